@@ -1,0 +1,45 @@
+"""dray: train tabular models on one machine or on a Ray cluster, with one command: the same model everywhere.
+
+    result = dray.train("data/", label="y", workers=2)
+    dray.predict(result.directory, "data/", "predictions/")
+    model = dray.load(result.directory)
+
+Names load on first use: importing dray imports nothing else.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from dray.api import load, predict, train
+    from dray.errors import DrayError
+    from dray.learners.xgboost_model import Model
+    from dray.predicting import PredictResult
+    from dray.training.result import TrainResult
+
+__version__ = "0.1.0"
+
+_HOME = {
+    "DrayError": "dray.errors",
+    "Model": "dray.learners.xgboost_model",
+    "PredictResult": "dray.predicting",
+    "TrainResult": "dray.training.result",
+    "load": "dray.api",
+    "predict": "dray.api",
+    "train": "dray.api",
+}
+
+__all__ = ["DrayError", "Model", "PredictResult", "TrainResult", "__version__", "load", "predict", "train"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'dray' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOME[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

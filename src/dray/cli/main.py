@@ -1,0 +1,144 @@
+"""The command `dray`: finds the subcommand, and turns whatever it raises into words and an exit code.
+
+Subcommands load only when they are called, so that `dray --help` answers at once: this module imports neither
+numpy nor pyarrow, ray, xgboost, pydantic or rich.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import tempfile
+import threading
+import traceback
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import click
+
+from dray import __version__
+from dray.cli.output import human, print_json
+from dray.errors import DrayError, nearest
+
+
+class Entry(NamedTuple):
+    """Where a command lives, and what the list of commands says about it."""
+
+    module: str
+    attribute: str
+    help: str
+
+
+COMMANDS: dict[str, Entry] = {
+    "train": Entry("dray.cli.train", "train", "Train a model, in this process or on Ray workers."),
+    "predict": Entry("dray.cli.predict", "predict", "Predict with a trained model, streaming, file by file."),
+    "runs": Entry("dray.cli.runs", "runs", "List the runs in a directory."),
+    "data": Entry("dray.cli.data", "data", "Make training data."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group that knows its commands by name, and imports one only to run it or to show its own help."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        entry = COMMANDS.get(cmd_name)
+        if entry is None:
+            return None
+        command = getattr(import_module(entry.module), entry.attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and not args[0].startswith("-") and args[0] not in COMMANDS:
+            raise click.UsageError(f'There is no command "{args[0]}".{nearest(args[0], COMMANDS)}', ctx)
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.help) for name, entry in COMMANDS.items()])
+
+
+@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+@click.version_option(__version__, prog_name="dray", message="%(prog)s %(version)s")
+def dray() -> None:
+    """Train tabular models on one machine or on a Ray cluster, with one command: the same model everywhere."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code: 0 success, 2 the user's mistake, 130 Ctrl-C, 1 anything else."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    as_json = "--json" in (arguments[: arguments.index("--")] if "--" in arguments else arguments)
+    _end_in_order_when_terminated()
+    try:
+        result = dray.main(arguments, prog_name="dray", standalone_mode=False)
+    except DrayError as error:
+        return _fail(type(error).__name__, error.what, error.fix, error.exit_code, as_json)
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        return error.exit_code
+    except click.ClickException as error:
+        return _fail_usage(error, as_json)
+    except (KeyboardInterrupt, click.Abort):
+        return _fail("Interrupted", "Interrupted.", "", 130, as_json)
+    except Exception as error:
+        return _fail_unexpectedly(error, as_json)
+    # Without its standalone mode, click returns the exit code of --help, and otherwise what the command returned.
+    return result if isinstance(result, int) else 0
+
+
+def _end_in_order_when_terminated() -> None:
+    """Let SIGTERM unwind the stack as Ctrl-C does, so that half-written output and a local cluster go away."""
+
+    def end(number: int, _frame: Any) -> None:
+        sys.exit(128 + number)
+
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, end)
+
+
+def _fail(kind: str, what: str, fix: str, exit_code: int, as_json: bool) -> int:
+    human(f"Error: {what}" if kind != "Interrupted" else what)
+    if fix:
+        human(f"Fix: {fix}")
+    if as_json:
+        print_json({"error": {"type": kind, "what": what, "fix": fix}})
+    return exit_code
+
+
+def _fail_usage(error: click.ClickException, as_json: bool) -> int:
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context else "dray"
+    return _fail("UsageError", error.format_message(), f"See {path} --help.", error.exit_code, as_json)
+
+
+def _fail_unexpectedly(error: Exception, as_json: bool) -> int:
+    lines = "".join(traceback.format_exception(error))
+    if os.environ.get("DRAY_TRACEBACK") == "1":
+        human(lines.rstrip())
+        fix = "The traceback stands above."
+    else:
+        fix = _keep(lines)
+    what = f"{type(error).__name__}: {error}".splitlines()[0]
+    return _fail("UnexpectedError", f"Unexpected {what}", fix, 1, as_json)
+
+
+def _keep(lines: str) -> str:
+    try:
+        with tempfile.NamedTemporaryFile(
+            "w", prefix="dray-traceback-", suffix=".txt", delete=False, encoding="utf-8"
+        ) as file:
+            file.write(lines)
+    except OSError:
+        return "Set DRAY_TRACEBACK=1 and run the command again to see the traceback."
+    return f"The traceback is in {file.name} (or set DRAY_TRACEBACK=1). Please report it."
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,111 @@
+"""What commands print: one JSON document on stdout, words for people on stderr.
+
+Nothing is imported at the top that `dray --help` does not need.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, is_dataclass
+from typing import Any
+
+Progress = Callable[[int, int], None]
+"""Hears how much is done, and of how much."""
+
+_LINE_EVERY_S = 5.0
+
+
+def print_json(document: Any) -> None:
+    """Print a document, or a dataclass as one, on stdout: the only thing a command writes there with --json."""
+    if is_dataclass(document) and not isinstance(document, type):
+        document = asdict(document)
+    try:
+        # Before the writing: a value that JSON has no word for must not leave half a document.
+        text = json.dumps(document, indent=2, default=str)
+        sys.stdout.write(text + "\n")
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # The reader has gone (`| head`). Python would complain once more when it flushes stdout at the end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise SystemExit(1) from None
+
+
+def human(text: str) -> None:
+    """Print words for people on stderr."""
+    sys.stderr.write(text + "\n")
+    sys.stderr.flush()
+
+
+def size(count: float) -> str:
+    """1234567 bytes as people say it: 1.2 MB."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:,.1f} TB"
+
+
+def duration(seconds: float) -> str:
+    """Seconds as people say them: 0.4 s, 12 s, 3 min 05 s, 2 h 10 min."""
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60:02} s"
+    return f"{whole // 3600} h {whole % 3600 // 60:02} min"
+
+
+@contextmanager
+def progress(doing: str, unit: str) -> Iterator[Progress]:
+    """Show how far the work is: a bar with the time left on a terminal, a line every few seconds elsewhere."""
+    if sys.stderr.isatty():
+        with _bar(doing, unit) as report:
+            yield report
+    else:
+        yield _lines(doing, unit)
+
+
+@contextmanager
+def _bar(doing: str, unit: str) -> Iterator[Progress]:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.percentage:>3.0f} %"),
+        TextColumn("{task.fields[speed]}"),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True)) as bar:
+        task = bar.add_task(doing, total=None, speed="")
+        begun = time.monotonic()
+
+        def report(done: int, total: int) -> None:
+            rate = done / max(time.monotonic() - begun, 1e-3)
+            bar.update(task, completed=done, total=total, speed=f"{rate:,.0f} {unit}/s")
+
+        yield report
+
+
+def _lines(doing: str, unit: str) -> Progress:
+    begun = said = time.monotonic()
+
+    def report(done: int, total: int) -> None:
+        nonlocal said
+        now = time.monotonic()
+        if done and now - said >= _LINE_EVERY_S:
+            said = now
+            left = duration((now - begun) / done * (total - done))
+            human(f"{doing}: {done:,} of {total:,} {unit} ({done / total:.0%}), {left} left")
+
+    return report

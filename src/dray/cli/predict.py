@@ -1,0 +1,75 @@
+"""`dray predict`: batch inference."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from dray.cli.output import duration, human, print_json, size
+from dray.cli.train import WORKERS
+
+
+@click.command()
+@click.argument("model", metavar="RUN|MODEL")
+@click.argument("data", nargs=-1, required=True)
+@click.argument("out")
+@click.option(
+    "--type",
+    "output",
+    type=click.Choice(["probability", "class", "margin"]),
+    default="probability",
+    show_default=True,
+    help="What to predict. Regression and ranking models predict their value for probability and class.",
+)
+@click.option("--keep", metavar="COLUMN", multiple=True, help="Column of DATA to copy to the output; may be repeated.")
+@click.option("--contributions", is_flag=True, help="Add the SHAP contribution of every feature.")
+@click.option("--workers", type=WORKERS, default="auto", help="0: this process; N: Ray workers. [default: auto]")
+@click.option("--threads", type=int, help="Threads of each worker. [default: the CPUs there are, shared]")
+@click.option("--cluster", default="local", help="local (embedded), auto (this machine's), or host:port.")
+@click.option("--endpoint", help="Address of an S3-compatible store, such as http://minio:9000.")
+@click.option("--region", help="Region of the bucket.")
+@click.option("--profile", help="Profile in ~/.aws to take credentials from.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON document on stdout.")
+@click.option("--quiet", is_flag=True, help="No progress on stderr.")
+def predict(
+    model: str,
+    data: Sequence[str],
+    out: str,
+    endpoint: str | None,
+    region: str | None,
+    profile: str | None,
+    as_json: bool,
+    quiet: bool,
+    **options: Any,
+) -> None:
+    """Write the predictions of RUN or MODEL for DATA to OUT, one Parquet file for each input file, rows in order.
+
+    Columns are matched by name: a missing one is an error, extra ones are ignored, an unseen category counts as
+    missing and is reported.
+    """
+    from dray.predicting import predict as run
+    from dray.storage import StorageOptions
+    from dray.telemetry.sinks.terminal import terminal
+
+    result = run(
+        model,
+        list(data),
+        out,
+        storage=StorageOptions(endpoint, region, profile),
+        sinks=[] if quiet else [terminal(sys.stderr, live=sys.stderr.isatty())],
+        **options,
+    )
+    if not quiet:
+        human(
+            f"{result.output}: {result.rows:,} predictions in {result.files} files, {duration(result.seconds)}, "
+            f"{result.rows_per_second:,.0f} rows/s, peak memory {size(result.peak_memory_bytes)}"
+        )
+        for name, count in result.unseen.items():
+            human(
+                f'Warning: {count:,} rows have a value of "{name}" that the model does not know; it counted as missing.'
+            )
+    if as_json:
+        print_json(result.to_json())

@@ -1,0 +1,92 @@
+"""`dray runs`: the runs in a directory, newest first."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from dray.telemetry.run_list import RunSummary
+
+DEFAULT_DIRECTORY = "runs"
+_STYLES = {"finished": "green", "running": "yellow", "failed": "red", "lost": "red", "broken": "red"}
+
+
+@click.command()
+@click.argument("directory", required=False)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@click.option("--endpoint", help="URL of an S3 service other than AWS.")
+@click.option("--region", help="Region of the bucket.")
+@click.option("--profile", help="Profile in ~/.aws to take credentials from.")
+def runs(directory: str | None, as_json: bool, endpoint: str | None, region: str | None, profile: str | None) -> None:
+    """List the runs in DIRECTORY (by default ./runs), newest first.
+
+    DIRECTORY is a local path or s3://bucket/prefix. A run is "lost" when it never ended and its process is gone.
+    """
+    from dataclasses import asdict
+    from pathlib import Path
+
+    from dray.storage import StorageOptions
+    from dray.telemetry.events import dumps
+    from dray.telemetry.run_list import list_runs
+
+    if directory is None and not Path(DEFAULT_DIRECTORY).exists():
+        found = []  # nothing has been trained here yet, which is no mistake
+    else:
+        found = list_runs(directory or DEFAULT_DIRECTORY, StorageOptions(endpoint, region, profile))
+    if as_json:
+        click.echo(dumps({"runs": [asdict(summary) for summary in found]}, indent=2))
+    elif not found:
+        click.echo(f"No runs in {directory or DEFAULT_DIRECTORY}. Make one: dray train DATA --label COLUMN", err=True)
+    else:
+        _print_table(found)
+
+
+def _print_table(found: list[RunSummary]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    from dray.telemetry.format import count, duration
+
+    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
+    table.add_column("run", no_wrap=True)
+    table.add_column("status", no_wrap=True)
+    table.add_column("when", no_wrap=True)
+    for name in ("rows", "workers", "rounds"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("metric")
+    table.add_column("time", justify="right", no_wrap=True)
+    for summary in found:
+        table.add_row(
+            Text(summary.run),
+            Text(summary.status, style=_STYLES.get(summary.status, "")),
+            _when(summary.started),
+            *("" if value is None else count(value) for value in (summary.rows, summary.workers, summary.rounds)),
+            Text(_outcome(summary)),
+            "" if summary.seconds is None else duration(summary.seconds),
+        )
+    # In a pipe there is no width to fit: every line stays whole.
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console.width = 10_000
+    console.print(table)
+
+
+def _when(started: str | None) -> str:
+    """Return the time of day here, with the date."""
+    from datetime import datetime
+
+    try:
+        return f"{datetime.fromisoformat(started or '').astimezone():%Y-%m-%d %H:%M:%S}"
+    except ValueError:
+        return ""
+
+
+def _outcome(summary: RunSummary) -> str:
+    from dray.telemetry.format import metric
+
+    if summary.problem:
+        return summary.problem
+    return ", ".join(f"{name} {metric(value)}" for name, value in (summary.metrics or {}).items())

@@ -1,0 +1,99 @@
+"""`dray train`: train a model from flags, a run file, or both."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+import yaml
+
+from dray.cli.output import print_json
+from dray.errors import ConfigError
+
+_STORAGE = ("endpoint", "region", "profile")
+
+
+class _WorkersType(click.ParamType[int | str]):
+    name = "N|auto"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
+        if value == "auto" or isinstance(value, int):
+            return str(value) if value == "auto" else int(value)
+        try:
+            return int(value)
+        except ValueError:
+            self.fail(f'"{value}" is neither a number nor auto.', param, ctx)
+
+
+WORKERS = _WorkersType()
+
+
+@click.command()
+@click.argument("data", nargs=-1, required=True)
+@click.option("--label", metavar="COLUMN", help="Column to predict.")
+@click.option(
+    "--objective", help="binary, multiclass, regression, ranking, or any XGBoost objective. [default: by the label]"
+)
+@click.option("--group", metavar="COLUMN", help="Column that names the query of a row (ranking); never split.")
+@click.option("--weight", metavar="COLUMN", help="Column with the weight of a row.")
+@click.option("--ignore", metavar="COLUMN", multiple=True, help="Column to leave out; may be repeated.")
+@click.option("--rounds", type=int, help="Boosting rounds. [default: 100]")
+@click.option("--seed", type=int, help="Seed of the split and the learner. [default: 0]")
+@click.option("--param", metavar="NAME=VALUE", multiple=True, help="XGBoost parameter; may be repeated.")
+@click.option("--eval", "eval_", metavar="DATA", multiple=True, help="Parquet to evaluate on after every round.")
+@click.option("--eval-fraction", type=float, help="Share of the rows to set aside for evaluation, by row position.")
+@click.option("--early-stop", type=int, metavar="N", help="Stop after N rounds without improvement; keep the best.")
+@click.option("--continue-from", metavar="RUN", help="Go on from the model of a finished run.")
+@click.option("--workers", type=WORKERS, help="0: this process; N: Ray workers; auto decides. [default: auto]")
+@click.option("--threads", type=int, help="Threads of each worker. [default: the CPUs there are, shared]")
+@click.option("--cluster", help="local (embedded), auto (this machine's), or host:port. [default: local]")
+@click.option("--out", metavar="DIR", help="Run directory, new; local or s3://. [default: runs/<id>]")
+@click.option("--endpoint", help="Address of an S3-compatible store, such as http://minio:9000.")
+@click.option("--region", help="Region of the bucket.")
+@click.option("--profile", help="Profile in ~/.aws to take credentials from.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON document on stdout.")
+@click.option("--quiet", is_flag=True, help="No live view and no lines on stderr.")
+def train(data: Sequence[str], param: Sequence[str], as_json: bool, quiet: bool, **flags: Any) -> None:
+    """Train a model on DATA: Parquet files, directories or globs, local or s3://; or a run file (run.yaml).
+
+    Flags override the run file. The result is a run directory with the model, its metrics and what happened.
+    """
+    from dray.config.run_file import make_config, read_run_file
+
+    values, origin = _base(data, read_run_file)
+    given = {name.rstrip("_"): value for name, value in flags.items() if value not in (None, ())}
+    storage = {name: given.pop(name) for name in _STORAGE if name in given}
+    values |= given
+    if storage:
+        values["storage"] = dict(values.get("storage") or {}) | storage
+    if param:
+        values["params"] = dict(values.get("params") or {}) | _params(param)
+    config = make_config(values, origin=origin)
+
+    from dray.telemetry.sinks.terminal import terminal
+    from dray.training.train import train as run
+
+    result = run(config, sinks=[] if quiet else [terminal(sys.stderr, live=sys.stderr.isatty())])
+    if as_json:
+        print_json(result.to_json())
+
+
+def _base(data: Sequence[str], read: Any) -> tuple[dict[str, Any], str]:
+    """A single .yaml argument is a run file, anything else is data."""
+    if len(data) == 1 and data[0].endswith((".yaml", ".yml")):
+        return read(data[0]), data[0]
+    if run_file := next((name for name in data if name.endswith((".yaml", ".yml"))), None):
+        raise ConfigError(f"{run_file} is a run file and stands beside data.", fix="Name the data in the run file.")
+    return {"data": list(data)}, "the command line"
+
+
+def _params(pairs: Sequence[str]) -> dict[str, Any]:
+    params = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise ConfigError(f'"{pair}" is not a parameter.', fix="Write --param name=value.")
+        params[name] = yaml.safe_load(value) if value else ""
+    return params

@@ -1,0 +1,85 @@
+"""The contract of a Ray cluster that a run uses."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One live machine (or one Ray node of it)."""
+
+    id: str
+    address: str
+    cpus: float
+    free_cpus: float
+    memory_bytes: int
+
+
+class Cluster(ABC):
+    """A cluster that this process is connected to, with the threads decided for the workers asked of it.
+
+    One thread uses it at a time. Whoever made it closes it, best by `with`; `close()` may be called again.
+    """
+
+    name: str
+    """What was asked for: "local", "auto" or an address."""
+    threads: int
+    """Threads (Ray CPUs) for each worker."""
+    reasons: tuple[str, ...]
+    """Why, in words for the user."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Stop what was started for this run, and nothing else."""
+
+    @property
+    def logs(self) -> Path | None:
+        """Where the workers' own output is, as long as the cluster is open; None when it is not on this machine."""
+        return None
+
+    def nodes(self) -> list[Node]:
+        """Return the live nodes, with what is free on them now."""
+        import ray
+        from ray._private.state import available_resources_per_node
+
+        free = available_resources_per_node()
+        nodes = []
+        for entry in ray.nodes():
+            if not entry["Alive"]:
+                continue
+            resources: dict[str, float] = entry["Resources"]
+            cpus = resources.get("CPU", 0.0)
+            nodes.append(
+                Node(
+                    id=entry["NodeID"],
+                    address=entry["NodeManagerAddress"],
+                    cpus=cpus,
+                    free_cpus=free.get(entry["NodeID"], {}).get("CPU", 0.0),
+                    memory_bytes=int(resources.get("memory", 0.0)),
+                )
+            )
+        return nodes
+
+    def actor_options(self, group: Any, index: int) -> dict[str, Any]:
+        """Return the options with which worker `index` starts fastest on its bundle of the placement group.
+
+        No runtime_env, which would make Ray start a fresh process: the raylets have idle ones ready, and a
+        worker sets its threads itself (`threads.apply.set_environment`) before it loads any library.
+        """
+        from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+        strategy = PlacementGroupSchedulingStrategy(group, placement_group_bundle_index=index)
+        return {"num_cpus": self.threads, "scheduling_strategy": strategy}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

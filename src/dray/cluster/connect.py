@@ -1,0 +1,46 @@
+"""Get a run its cluster: start one here, or join one that runs."""
+
+from __future__ import annotations
+
+import sys
+
+from dray.cluster.cluster import Cluster
+from dray.cluster.joined import JoinedCluster, join
+from dray.cluster.local import LocalCluster
+from dray.errors import ClusterError
+from dray.threads.decide import threads_on_this_machine
+from dray.threads.limits import cpus_of_this_process
+
+
+def connect(cluster: str, *, workers: int, threads: int | None = None) -> Cluster:
+    """Return the cluster for that many workers, connected; close it, or use it as a context manager.
+
+    "local" is an embedded one of this machine, "auto" the one that runs on it (or RAY_ADDRESS), anything else the
+    host:port of a head. A Ray that this process has already joined is used and not shut down. What cannot work is
+    a `ClusterError` at once: too few CPUs, nobody at the address, another token, another version.
+    """
+    if current := _current_address():
+        if cluster not in ("local", "auto") and not _same(cluster, current):
+            raise ClusterError(
+                f"This process is already connected to the Ray cluster at {current}, not to {cluster}.",
+                fix='Call ray.shutdown() first, or use the one that is there: cluster="auto".',
+            )
+        return JoinedCluster(cluster, workers=workers, threads=threads, leave=False)
+    if cluster != "local":
+        return join(cluster, workers=workers, threads=threads)
+    cpus = cpus_of_this_process()
+    decision = threads_on_this_machine(cpus, workers, threads)
+    return LocalCluster(workers, decision, max(cpus, workers * decision.threads))
+
+
+def _current_address() -> str | None:
+    ray = sys.modules.get("ray")
+    if ray is None or not ray.is_initialized():
+        return None
+    return str(ray.get_runtime_context().gcs_address)
+
+
+def _same(asked: str, current: str) -> bool:
+    host, _, port = asked.rpartition(":")
+    # Ray resolves loopback names to the network card's address, so there the port alone tells.
+    return asked == current or (host in ("localhost", "127.0.0.1", "::1") and current.endswith(f":{port}"))

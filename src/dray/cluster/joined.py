@@ -1,0 +1,162 @@
+"""A Ray cluster that was there before the run and stays after it."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import platform
+import socket
+import subprocess
+import sys
+from typing import Any
+
+from dray.cluster.cluster import Cluster, Node
+from dray.cluster.environment import environment_for_ray, refresh_authentication
+from dray.errors import ClusterError
+from dray.threads.decide import Decision, threads_per_worker, workers_that_fit
+
+JOIN_TIMEOUT_S = 10.0
+_CONNECT_TIMEOUT_S = 3.0
+
+
+class JoinedCluster(Cluster):
+    """A running cluster; `close()` leaves it, or does not even that when this process had joined it by itself."""
+
+    def __init__(self, name: str, *, workers: int, threads: int | None, leave: bool) -> None:
+        self.name = name
+        self._leave = leave
+        try:
+            decision = decide_on(self.nodes(), workers, threads)
+        except BaseException:
+            self.close()
+            raise
+        self.threads = decision.threads
+        self.reasons = decision.reasons
+
+    def close(self) -> None:
+        import ray
+
+        if self._leave:
+            self._leave = False
+            ray.shutdown()
+            refresh_authentication()
+
+
+def decide_on(nodes: list[Node], workers: int, asked: int | None) -> Decision:
+    """Decide on the CPUs that are free now; when they are too few for anything, on all that exist.
+
+    The second case is worth a short wait (`placement.place`), since they may become free.
+    """
+    free = [node.free_cpus for node in nodes]
+    totals = [node.cpus for node in nodes]
+    use = free if workers_that_fit(free, asked or 1) >= workers else totals
+    threads = threads_per_worker(use, workers, asked)
+    if asked is not None:
+        return Decision(threads, (f"{threads} threads for each worker, as asked.",))
+    where = f"{sum(use):g} {'free ' if use is free else ''}CPUs on {len(nodes)} nodes"
+    return Decision(threads, (f"{threads} threads each: {where} for {workers} workers.",))
+
+
+def join(address: str, *, workers: int, threads: int | None) -> JoinedCluster:
+    """Join the cluster at host:port, or with "auto" the one of this machine. Fails within `JOIN_TIMEOUT_S`."""
+    target = os.environ.get("RAY_ADDRESS") or address if address == "auto" else address
+    if target != "auto":
+        check_reachable(target)
+    found = _probe(target)
+    variables = {"RAY_AUTH_MODE": "token"} if found.get("token") else {}
+    import ray
+
+    with environment_for_ray(variables):
+        refresh_authentication()
+        try:
+            ray.init(address=found["address"], log_to_driver=False, logging_level=logging.CRITICAL)
+        except Exception as error:
+            raise ClusterError(
+                f"The Ray cluster at {found['address']} cannot be joined: {str(error).strip().splitlines()[0]}",
+                fix="Check with `ray status --address ...` that it is healthy.",
+            ) from error
+    return JoinedCluster(address, workers=workers, threads=threads, leave=True)
+
+
+def check_reachable(address: str) -> None:
+    """Refuse an address that is none, or on which nobody listens."""
+    if "://" in address:
+        raise ClusterError(
+            f"{address} is the address of a proxy or a job server; dray joins the cluster itself.",
+            fix="Run dray on a machine of the cluster with --cluster auto, or give the head's host:port (6379).",
+        )
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdigit() or not 0 < int(port) < 65536:
+        raise ClusterError(
+            f'"{address}" is not the address of a cluster.',
+            fix="Use --cluster local, --cluster auto, or the head's host:port, such as 10.0.0.5:6379.",
+        )
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_CONNECT_TIMEOUT_S).close()
+    except OSError as error:
+        raise ClusterError(
+            f"Nothing answers at {address}: {error.strerror or error}.",
+            fix="Check the host, the port (6379 unless changed) and the firewall; `ray status` on the head tells more.",
+        ) from error
+
+
+def _probe(target: str) -> dict[str, Any]:
+    command = [sys.executable, "-m", "dray.cluster.probe", target]
+    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)  # noqa: S603
+    # The child needs half a second to load Ray; so does this process, on another core.
+    import ray  # noqa: F401
+
+    try:
+        output, _ = child.communicate(timeout=JOIN_TIMEOUT_S)
+        found: dict[str, Any] = json.loads(output.splitlines()[-1])
+    except subprocess.TimeoutExpired:
+        found = {"problem": "silent", "address": target}
+    except (ValueError, IndexError):
+        found = {"problem": "unknown", "detail": f"the probe ended with code {child.returncode}"}
+    finally:
+        child.kill()
+        child.wait()
+    refuse(found, target)
+    return found
+
+
+def refuse(found: dict[str, Any], target: str) -> None:
+    """Raise for what a probe found, unless it can be joined."""
+    import ray
+
+    address = found.get("address", target)
+    match found.get("problem"):
+        case "none":
+            raise ClusterError(
+                "No Ray cluster runs on this machine.",
+                fix="Start one (`ray start --head`), name one (--cluster host:port), or use --cluster local.",
+            )
+        case "token":
+            raise ClusterError(
+                f"The Ray cluster at {address} refuses this process's token, or wants one.",
+                fix="Set RAY_AUTH_MODE=token and RAY_AUTH_TOKEN (or RAY_AUTH_TOKEN_PATH) to the cluster's: "
+                "`ray get-auth-token` on its head prints it.",
+            )
+        case "silent":
+            raise ClusterError(
+                f"What listens at {address} does not answer as a Ray cluster within {JOIN_TIMEOUT_S:g} s.",
+                fix="Give the head's own port (6379 unless changed), not that of its dashboard or its client server.",
+            )
+        case "elsewhere":
+            raise ClusterError(
+                f"This machine is not part of the Ray cluster at {address}.",
+                fix=f"Run dray on one of its machines, or add this one: `ray start --address {address}`.",
+            )
+        case "unknown":
+            raise ClusterError(
+                f"The Ray cluster at {address} cannot be joined: {found.get('detail', '')}.",
+                fix="Check with `ray status --address ...` that it is healthy and has this machine's version of Ray.",
+            )
+    here = {"ray": ray.__version__, "python": platform.python_version()}
+    for name, version in here.items():
+        if found.get(name) and found[name] != version:
+            raise ClusterError(
+                f"The cluster at {address} has {name} {found[name]}, this machine {version}.",
+                fix=f"Use the same {name} on both: Ray does not mix versions.",
+            )

@@ -1,0 +1,129 @@
+"""A Ray cluster of this machine alone, which lives as long as the run."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import shutil
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+
+from dray.cluster.cluster import Cluster
+from dray.cluster.environment import environment_for_ray, refresh_authentication
+from dray.cluster.lean import lean_start
+from dray.errors import ClusterError
+from dray.threads.apply import environment
+from dray.threads.decide import Decision
+
+# The sample and the model are all that goes through the object store.
+OBJECT_STORE_BYTES = 256 << 20
+# A socket's path has at most 107 bytes, and Ray adds about 70 to its directory's.
+_LONGEST_DIRECTORY = 35
+_STOP_TIMEOUT_S = 5.0
+
+
+class LocalCluster(Cluster):
+    """An embedded Ray head: loopback only, a token of its own, nothing on the terminal, nothing left behind."""
+
+    def __init__(self, workers: int, decision: Decision, cpus: int) -> None:
+        """Start it. `cpus` is what Ray may deal out, at least workers x threads."""
+        self.name = "local"
+        self.threads = decision.threads
+        self.reasons = decision.reasons
+        self._directory = _short_directory()
+        self._started: list[psutil.Process] = []
+        try:
+            self._start(workers, cpus)
+        except Exception as error:
+            self.close()
+            raise ClusterError(
+                f"Ray did not start on this machine: {_first_line(error)}",
+                fix="Check free memory, /dev/shm and the temporary directory, or use --workers 0 (no Ray).",
+            ) from error
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def logs(self) -> Path | None:
+        return next(iter(sorted(self._directory.glob("session_2*/logs"))), None)
+
+    def close(self) -> None:
+        import ray
+
+        # Workers are children of the raylet, so they must be found before it is gone.
+        alive = [process for started in self._started for process in _with_descendants(started)]
+        if self._started:
+            ray.shutdown()
+            refresh_authentication()
+        self._started = []
+        _end(alive)
+        shutil.rmtree(self._directory, ignore_errors=True)
+
+    def _start(self, workers: int, cpus: int) -> None:
+        variables = {
+            # The raylet hands its environment to the workers that it starts ahead of time, so they have their
+            # threads from birth. A runtime_env would do the same but needs new processes: 1-2 CPU seconds more.
+            **environment(self.threads),
+            "RAY_USAGE_STATS_ENABLED": "0",
+            "RAY_AUTH_MODE": "token",
+            # A token for this cluster only: Ray's way, a token file in the home directory, would later make every
+            # `ray start --head` of this user demand it.
+            "RAY_AUTH_TOKEN": secrets.token_hex(32),
+        }
+        with environment_for_ray(variables):
+            refresh_authentication()
+            try:
+                with lean_start(workers) as lean:
+                    self._init(cpus)
+            except Exception:
+                if not lean:
+                    raise
+                _end([process for started in self._started for process in _with_descendants(started)])
+                self._init(cpus)
+
+    def _init(self, cpus: int) -> None:
+        import ray
+
+        me = psutil.Process()
+        before = set(me.children())
+        try:
+            ray.init(
+                address="local",
+                num_cpus=cpus,
+                include_dashboard=False,
+                object_store_memory=OBJECT_STORE_BYTES,
+                log_to_driver=False,
+                logging_level=logging.CRITICAL,
+                _node_ip_address="127.0.0.1",
+                _temp_dir=str(self._directory),
+            )
+        finally:
+            self._started = [child for child in me.children() if child not in before]
+
+
+def _short_directory() -> Path:
+    directory = tempfile.gettempdir()
+    return Path(tempfile.mkdtemp(prefix="dray-", dir=directory if len(directory) < _LONGEST_DIRECTORY - 14 else "/tmp"))  # noqa: S108
+
+
+def _with_descendants(process: psutil.Process) -> list[psutil.Process]:
+    with suppress(psutil.NoSuchProcess):
+        return [process, *process.children(recursive=True)]
+    return []
+
+
+def _end(processes: list[psutil.Process]) -> None:
+    """See the processes gone: they end by themselves with the raylet; one that does not is killed."""
+    _, alive = psutil.wait_procs(processes, timeout=_STOP_TIMEOUT_S)
+    for process in alive:
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+    psutil.wait_procs(alive, timeout=_STOP_TIMEOUT_S)
+
+
+def _first_line(error: BaseException) -> str:
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)

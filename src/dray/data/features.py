@@ -1,0 +1,167 @@
+"""What each column means to a model, and the numbers it becomes.
+
+| column                         | becomes                                                       |
+|--------------------------------|---------------------------------------------------------------|
+| float, integer, decimal        | its value as float32                                          |
+| boolean                        | 0 or 1                                                        |
+| date                           | days since 1970-01-01                                         |
+| timestamp                      | seconds since 1970-01-01, UTC (without a zone: read as UTC)   |
+| time of day, duration          | seconds                                                       |
+| string, dictionary             | the number of its category in one dictionary for all the data |
+| null, NaN                      | missing, and stays missing                                    |
+
+Lists, structs, maps and binary are refused by name.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from dray.errors import DataError, nearest
+
+Kind = Literal["number", "boolean", "date", "timestamp", "seconds", "category"]
+Floats = npt.NDArray[np.float32]
+
+_UNITS_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column with its meaning; `categories` is the global dictionary of a category column."""
+
+    name: str
+    kind: Kind
+    categories: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        document: dict[str, Any] = {"name": self.name, "kind": self.kind}
+        return document | ({"categories": list(self.categories)} if self.kind == "category" else {})
+
+    @staticmethod
+    def from_json(document: Mapping[str, Any]) -> Column:
+        return Column(document["name"], document["kind"], tuple(document.get("categories", ())))
+
+
+def kind_of(name: str, arrow: pa.DataType) -> Kind:
+    """Return the meaning of a column, or say why it has none."""
+    if pt.is_floating(arrow) or pt.is_integer(arrow) or pt.is_decimal(arrow) or pt.is_null(arrow):
+        return "number"
+    if pt.is_boolean(arrow):
+        return "boolean"
+    if pt.is_date(arrow):
+        return "date"
+    if pt.is_timestamp(arrow):
+        return "timestamp"
+    if pt.is_time(arrow) or pt.is_duration(arrow):
+        return "seconds"
+    if is_text(arrow) or (pt.is_dictionary(arrow) and not pt.is_nested(arrow.value_type)):
+        return "category"
+    raise DataError(
+        f'Column "{name}" has type {arrow}, which has no meaning as a feature.',
+        fix=f"Leave it out with --ignore {name}, or write it as a number or a string.",
+    )
+
+
+def is_text(arrow: pa.DataType) -> bool:
+    return bool(pt.is_string(arrow) or pt.is_large_string(arrow) or pt.is_string_view(arrow))
+
+
+def choose_features(schema: pa.Schema, *, taken: Iterable[str], ignore: Sequence[str]) -> list[Column]:
+    """Return the features in the order of the schema: every column that has no other role."""
+    for name in ignore:
+        require_column(schema, name, role="--ignore")
+    left_out = {*taken, *ignore}
+    features = [Column(field.name, kind_of(field.name, field.type)) for field in schema if field.name not in left_out]
+    if not features:
+        raise DataError("No column is left to be a feature.", fix="Give data with more columns, or --ignore fewer.")
+    return features
+
+
+def require_column(schema: pa.Schema, name: str, *, role: str) -> pa.DataType:
+    if name not in schema.names:
+        some = ", ".join(schema.names[:12]) + (", ..." if len(schema.names) > 12 else "")
+        raise DataError(
+            f'There is no column "{name}" ({role}) in the data.{nearest(name, schema.names)}', fix=f"Columns: {some}."
+        )
+    return schema.field(name).type
+
+
+class Encoder:
+    """Turns record batches into the float32 matrix of the given columns, matched by name.
+
+    `unseen` counts, by column, the values that are in no category: they become missing. One thread at a time.
+    """
+
+    def __init__(self, columns: Sequence[Column]) -> None:
+        self.columns = list(columns)
+        self.unseen: Counter[str] = Counter()
+        self._categories = {c.name: pa.array(c.categories, pa.string()) for c in columns if c.kind == "category"}
+
+    @property
+    def names(self) -> list[str]:
+        return [column.name for column in self.columns]
+
+    def matrix(self, batch: pa.RecordBatch) -> Floats:
+        matrix = np.empty((batch.num_rows, len(self.columns)), dtype=np.float32)
+        for index, column in enumerate(self.columns):
+            matrix[:, index] = self.column(batch.column(column.name), column)
+        return matrix
+
+    def column(self, values: pa.Array, column: Column) -> Floats:
+        if column.kind == "category":
+            return self._codes(values, column.name)
+        if pt.is_dictionary(values.type):
+            values = values.dictionary_decode()
+        return _numbers(values, column)
+
+    def _codes(self, values: pa.Array, name: str) -> Floats:
+        local, indices = dictionary_of(values)
+        code_of = pc.index_in(local, value_set=self._categories[name])
+        unknown = pc.and_(pc.is_null(code_of), pc.is_valid(local)).to_numpy(zero_copy_only=False)
+        if unknown.any():
+            self.unseen[name] += int(unknown[indices[indices < len(local)]].sum())
+        codes = np.append(code_of.to_numpy(zero_copy_only=False).astype(np.float32), np.float32(np.nan))
+        found: Floats = codes[indices]
+        return found
+
+
+def dictionary_of(values: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64]]:
+    """Return a column's distinct values as strings and, for each row, which one it is; the length means missing."""
+    if not pt.is_dictionary(values.type):
+        values = values.dictionary_encode()
+    local = values.dictionary.cast(pa.string())
+    return local, pc.fill_null(values.indices.cast(pa.int64()), len(local)).to_numpy(zero_copy_only=False)
+
+
+def _numbers(values: pa.Array, column: Column) -> Floats:
+    arrow = values.type
+    if kind_of(column.name, arrow) == "category":
+        raise DataError(
+            f'Column "{column.name}" holds {arrow} here, but the model knows it as a {column.kind}.',
+            fix="Write the column with the type it had in training.",
+        )
+    if pt.is_timestamp(arrow) or pt.is_duration(arrow) or pt.is_time(arrow):
+        whole = values.cast(pa.int32() if pt.is_time32(arrow) else pa.int64()).cast(pa.float64(), safe=False)
+        seconds = pc.divide(whole, float(_UNITS_PER_SECOND[arrow.unit]))
+        numbers = seconds.to_numpy(zero_copy_only=False)
+    elif pt.is_date(arrow):
+        numbers = (
+            values.cast(pa.date32()).cast(pa.int32()).cast(pa.float32(), safe=False).to_numpy(zero_copy_only=False)
+        )
+    elif pt.is_decimal(arrow):
+        numbers = values.cast(pa.float64()).to_numpy(zero_copy_only=False)
+    elif pt.is_floating(arrow):
+        numbers = values.to_numpy(zero_copy_only=False)
+    else:
+        numbers = values.cast(pa.float32(), safe=False).to_numpy(zero_copy_only=False)
+    floats: Floats = numbers.astype(np.float32, copy=False)
+    return floats

@@ -1,0 +1,153 @@
+"""Parquet: footers for the driver, record batches for whoever holds a shard."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dray.data.features import kind_of
+from dray.data.shards import Slice
+from dray.errors import DataError, DrayError
+from dray.storage import StorageOptions, expand, open_storage, translate_errors
+
+BATCH_BYTES = 16 * 2**20
+"""About the size of a decoded batch: large enough to be quick, small enough that memory follows the matrix."""
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """What the footers say."""
+
+    schema: pa.Schema
+    row_groups: tuple[Slice, ...]
+    """Every row group as a slice, in the order of the files."""
+    bytes: int
+    storage: StorageOptions
+
+    @property
+    def rows(self) -> int:
+        return sum(group.rows for group in self.row_groups)
+
+    @property
+    def files(self) -> list[str]:
+        return list(dict.fromkeys(group.file for group in self.row_groups))
+
+
+@contextmanager
+def reading(file: str) -> Iterator[None]:
+    """Name the file when it turns out to be damaged or unreadable."""
+    try:
+        with translate_errors(file):
+            yield
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
+        first_line = (str(error).splitlines() or ["no reason given"])[0]
+        raise DataError(
+            f"Cannot read {file} as Parquet: {first_line}",
+            fix="Check that the file is complete (it may still be written, or was cut off), or leave it out.",
+        ) from error
+
+
+def open_dataset(locations: Sequence[str], storage: StorageOptions) -> Dataset:
+    """Read the footers of all files, in parallel; refuse files that do not fit together."""
+    files = expand(locations, storage)
+    with ThreadPoolExecutor(max_workers=16) as pool:
+        footers = list(pool.map(lambda file: _footer(file, storage), files))
+    schema = footers[0].schema.to_arrow_schema()
+    groups: list[Slice] = []
+    position = 0
+    for file, footer in zip(files, footers, strict=True):
+        _require_same(schema, footer.schema.to_arrow_schema(), files[0], file)
+        for index in range(footer.num_row_groups):
+            rows = footer.row_group(index).num_rows
+            if rows:
+                groups.append(Slice(file, index, 0, rows, position))
+            position += rows
+    if not groups:
+        raise DataError(f"There are no rows in {', '.join(locations)}.", fix="Name Parquet files that hold rows.")
+    size = sum(f.row_group(i).total_byte_size for f in footers for i in range(f.num_row_groups))
+    return Dataset(schema, tuple(groups), size, storage)
+
+
+def read_slices(
+    slices: Sequence[Slice], columns: Sequence[str], categories: Sequence[str], storage: StorageOptions
+) -> Iterator[tuple[Slice, pa.RecordBatch]]:
+    """Yield the rows of the slices in order, in batches, each with the slice that it is.
+
+    `categories` are read as dictionaries, straight from the file's own: no string is built for a row.
+    """
+    file: str | None = None
+    reader: pq.ParquetFile | None = None
+    batch_rows = max(1024, BATCH_BYTES // (4 * max(1, len(columns))))
+    try:
+        for piece in slices:
+            with reading(piece.file):
+                if piece.file != file or reader is None:
+                    if reader is not None:
+                        reader.close()
+                    reader, file = _open(piece.file, categories, storage), piece.file
+                yield from _read_slice(reader, piece, columns, batch_rows)
+    finally:
+        if reader is not None:
+            reader.close()
+
+
+def _read_slice(
+    reader: pq.ParquetFile, piece: Slice, columns: Sequence[str], batch_rows: int
+) -> Iterator[tuple[Slice, pa.RecordBatch]]:
+    start = 0
+    for batch in reader.iter_batches(batch_rows, row_groups=[piece.row_group], columns=list(columns)):
+        first, last = max(start, piece.start), min(start + batch.num_rows, piece.stop)
+        if first < last:
+            part = Slice(piece.file, piece.row_group, first, last, piece.position + first - piece.start)
+            yield part, batch.slice(first - start, last - first)
+        start += batch.num_rows
+        if start >= piece.stop:
+            return
+
+
+def _open(file: str, categories: Sequence[str], storage: StorageOptions) -> pq.ParquetFile:
+    filesystem, path = open_storage(file, storage)
+    # Buffered reading keeps one page of a column in memory instead of the whole column of a row group.
+    return pq.ParquetFile(
+        filesystem.open_input_file(path), read_dictionary=list(categories), buffer_size=2**20, pre_buffer=False
+    )
+
+
+def _footer(file: str, storage: StorageOptions) -> pq.FileMetaData:
+    filesystem, path = open_storage(file, storage)
+    with reading(file), filesystem.open_input_file(path) as stream:
+        return pq.read_metadata(stream)
+
+
+def _require_same(expected: pa.Schema, found: pa.Schema, first_file: str, file: str) -> None:
+    missing = [name for name in expected.names if name not in found.names]
+    extra = [name for name in found.names if name not in expected.names]
+    if missing or extra:
+        name, lacking = (missing[0], file) if missing else (extra[0], first_file)
+        having = first_file if missing else file
+        raise DataError(
+            f'The files differ: column "{name}" is in {having} but not in {lacking}.',
+            fix="Write all files with the same columns, or leave the file out.",
+        )
+    for name in expected.names:
+        one, other = expected.field(name).type, found.field(name).type
+        if one != other and not _same_meaning(name, one, other):
+            raise DataError(
+                f'The files differ: column "{name}" is {one} in {first_file} but {other} in {file}.',
+                fix="Write the column with one type in all files, or leave the file out.",
+            )
+
+
+def _same_meaning(name: str, one: pa.DataType, other: pa.DataType) -> bool:
+    """A dictionary and its plain strings are one thing, and a column of nulls fits any."""
+    if pa.types.is_null(one) or pa.types.is_null(other):
+        return True
+    try:
+        return kind_of(name, one) == kind_of(name, other) == "category"
+    except DrayError:
+        return False

@@ -1,0 +1,27 @@
+"""Everything workers must agree on before they load: roles, features, categories, cuts, the split."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from dray.data.features import Column
+from dray.data.split import Split
+from dray.storage import StorageOptions
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """Decided once, by the driver; sent to every worker; small."""
+
+    features: tuple[Column, ...]
+    label: Column
+    weight: str | None
+    group: str | None
+    cuts: npt.NDArray[np.float32]
+    """The reference rows that everybody bins by (`cuts.py`)."""
+    bins: int
+    split: Split | None
+    storage: StorageOptions

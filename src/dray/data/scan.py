@@ -1,0 +1,116 @@
+"""What must be known of all the data before it can be encoded, and stands in no footer.
+
+Categories need one dictionary for all workers, and ranking groups must not be split: whoever holds a row group
+looks through its text and group columns, and the driver merges what was found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dray.data.features import dictionary_of
+from dray.data.parquet import read_slices
+from dray.data.shards import GroupEdges, Slice
+from dray.errors import DataError
+from dray.storage import StorageOptions
+
+MOST_CATEGORIES = 65_536
+"""A column with more distinct strings than this is an id or free text, and no category."""
+
+
+@dataclass
+class Found:
+    """What a look through some row groups found."""
+
+    categories: dict[str, set[str]] = field(default_factory=dict)
+    edges: dict[int, GroupEdges] = field(default_factory=dict)
+    """By the position of the row group."""
+    group_values: list[object] = field(default_factory=list)
+    """The group of every run of rows, in order."""
+
+
+def scan(slices: Sequence[Slice], categories: Sequence[str], group: str | None, storage: StorageOptions) -> Found:
+    found = Found({name: set() for name in categories})
+    columns = [*categories, *([group] if group else [])]
+    for whole in slices:
+        runs: list[tuple[object, int]] = []
+        for _, batch in read_slices([whole], columns, categories, storage):
+            for name in categories:
+                _add_categories(found.categories[name], batch.column(name), name)
+            if group:
+                _add_runs(runs, batch.column(batch.schema.get_field_index(group)), group)
+        if group:
+            found.edges[whole.position] = GroupEdges(runs[0][0], runs[-1][0], runs[0][1])
+            found.group_values += [value for value, _ in runs]
+    return found
+
+
+def merge_categories(parts: Iterable[Found], name: str) -> tuple[str, ...]:
+    """One dictionary for everybody: sorted, so that it does not depend on who saw what first."""
+    merged: set[str] = set().union(*(part.categories[name] for part in parts))
+    _require_few(merged, name)
+    return tuple(sorted(merged))
+
+
+def require_groups_together(row_groups: Sequence[Slice], parts: Iterable[Found], group: str) -> list[GroupEdges]:
+    """Return the edges in order, after checking that every group's rows stand next to each other."""
+    edges: dict[int, GroupEdges] = {}
+    values: list[object] = []
+    for part in parts:
+        edges |= part.edges
+        values += part.group_values
+    ordered = [edges[piece.position] for piece in row_groups]
+    crossing = sum(one.last == other.first for one, other in pairwise(ordered))
+    if len(values) - crossing != len(set(values)):
+        raise DataError(
+            f'The rows of a group do not stand together: a value of "{group}" comes back after others.',
+            fix=f'Sort the data by "{group}" before writing it.',
+        )
+    return ordered
+
+
+def run_starts(values: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """True where a row's value differs from the row before; the first row is True."""
+    starts = np.ones(len(values), dtype=np.bool_)
+    if len(values) > 1:
+        starts[1:] = pc.not_equal(values.slice(1), values.slice(0, len(values) - 1)).to_numpy(zero_copy_only=False)
+    return starts
+
+
+def require_no_missing_groups(values: pa.Array, group: str) -> None:
+    if values.null_count:
+        raise DataError(
+            f'{values.null_count:,} rows have no value in the group column "{group}".',
+            fix="Give every row a group, or drop those rows.",
+        )
+
+
+def _add_categories(seen: set[str], values: pa.Array, name: str) -> None:
+    seen.update(value for value in dictionary_of(values)[0].to_pylist() if value is not None)
+    _require_few(seen, name)
+
+
+def _require_few(seen: set[str], name: str) -> None:
+    if len(seen) > MOST_CATEGORIES:
+        raise DataError(
+            f'Column "{name}" has more than {MOST_CATEGORIES:,} different values: it is an id or free text.',
+            fix=f"Leave it out with --ignore {name}, or write it as a number.",
+        )
+
+
+def _add_runs(runs: list[tuple[object, int]], values: pa.Array, group: str) -> None:
+    require_no_missing_groups(values, group)
+    first_rows = np.flatnonzero(run_starts(values))
+    lengths = np.diff(np.append(first_rows, len(values)))
+    for row, length in zip(first_rows, lengths, strict=True):
+        value = values[int(row)].as_py()
+        if runs and runs[-1][0] == value:
+            runs[-1] = (value, runs[-1][1] + int(length))
+        else:
+            runs.append((value, int(length)))

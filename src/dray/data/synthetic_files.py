@@ -1,0 +1,134 @@
+"""Write the files of a synthetic data set, in this process or in several.
+
+A process gets one file at a time and answers after every row group. The parent owns all the processes and ends them
+at once when one fails or the user gives up; a file is whole only when its process has said so.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from multiprocessing import get_context
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from pathlib import Path
+
+import pyarrow.parquet as pq
+
+from dray.data.synthetic import FilePlan
+from dray.data.synthetic_rows import Recipe, rows
+from dray.errors import WorkerError
+
+_DONE = "done"
+
+
+def write_files(
+    directory: Path, made: Recipe, plan: Sequence[FilePlan], processes: int, wrote: Callable[[int], None]
+) -> None:
+    """Write every file of the plan; `wrote` hears, in this thread, of the rows of each row group."""
+    if min(processes, len(plan)) == 1:
+        for index in range(len(plan)):
+            for count in write_file(directory, made, plan, index):
+                wrote(count)
+        return
+    _write_in_processes(directory, made, plan, min(processes, len(plan)), wrote)
+
+
+def write_file(directory: Path, made: Recipe, plan: Sequence[FilePlan], index: int) -> Iterator[int]:
+    """Write one file; yield the rows of each row group once it is written."""
+    file = plan[index]
+    digits = max(3, len(str(len(plan) - 1)))
+    levels = [column.name for column in made.columns if column.levels]
+    # Nothing to compress: the numbers are noise to a compressor, the levels are already a few bits each. And without
+    # Arrow's own schema in the footer, levels read as the plain strings that data from elsewhere has.
+    with pq.ParquetWriter(
+        directory / f"part-{index:0{digits}}.parquet",
+        made.schema,
+        compression="none",
+        use_dictionary=levels,
+        store_schema=False,
+    ) as writer:
+        start = file.start
+        for group, count in enumerate(file.groups):
+            writer.write_table(rows(made, index, group, start, count), row_group_size=count)
+            start += count
+            yield count
+
+
+def _write_in_processes(
+    directory: Path, made: Recipe, plan: Sequence[FilePlan], processes: int, wrote: Callable[[int], None]
+) -> None:
+    waiting = iter(range(len(plan)))
+    # Spawned, not forked: numpy, pyarrow and the caller may have threads, whose locks a fork would copy.
+    context = get_context("spawn")
+    workers: dict[Connection, SpawnProcess] = {}
+    try:
+        for _ in range(processes):
+            ours, theirs = context.Pipe()
+            process = context.Process(target=_serve, args=(theirs, directory, made, plan), daemon=True)
+            process.start()
+            theirs.close()
+            workers[ours] = process
+            _send(ours, process, next(waiting))
+        busy = set(workers)
+        while busy:
+            for connection in wait(list(busy)):
+                assert isinstance(connection, Connection)
+                answer = _receive(connection, workers[connection])
+                if answer != _DONE:
+                    wrote(int(answer))
+                elif (index := next(waiting, None)) is None:
+                    busy.remove(connection)
+                else:
+                    _send(connection, workers[connection], index)
+    finally:
+        for process in workers.values():
+            process.terminate()
+        for connection, process in workers.items():
+            process.join()
+            connection.close()
+
+
+def _send(connection: Connection, process: SpawnProcess, index: int) -> None:
+    try:
+        connection.send(index)
+    except OSError:
+        raise _lost(process) from None
+
+
+def _receive(connection: Connection, process: SpawnProcess) -> int | str:
+    try:
+        answer: int | str | Exception = connection.recv()
+    except (EOFError, OSError):
+        raise _lost(process) from None
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
+
+
+def _lost(process: SpawnProcess) -> WorkerError:
+    process.join(5)
+    return WorkerError(
+        f"A process that writes files ended unexpectedly (exit code {process.exitcode}).",
+        "Its own message, if any, stands above. If memory was short, use fewer --processes. A script that calls "
+        'make() with several processes must do so under if __name__ == "__main__".',
+    )
+
+
+def _serve(connection: Connection, directory: Path, made: Recipe, plan: Sequence[FilePlan]) -> None:
+    # Ctrl-C reaches the whole process group; the parent alone decides, and ends its processes itself.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # The pipe breaks when the parent has died: then there is nobody to write for.
+    with suppress(EOFError, BrokenPipeError):
+        while True:
+            index = connection.recv()
+            try:
+                for count in write_file(directory, made, plan, index):
+                    connection.send(count)
+                connection.send(_DONE)
+            except BrokenPipeError:
+                raise
+            except Exception as error:
+                connection.send(error)
+                return

@@ -1,0 +1,138 @@
+"""What the labels look like, the objective that fits them, and the labels that do not fit an objective. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from dray.data.features import Column
+from dray.errors import ConfigError, DataError
+
+SHORT_NAMES = {
+    "binary": "binary:logistic",
+    "multiclass": "multi:softprob",
+    "regression": "reg:squarederror",
+    "ranking": "rank:ndcg",
+}
+_MOST_DISTINCT = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class LabelSummary:
+    """Labels of some rows in a few numbers; two summaries add up."""
+
+    rows: int
+    missing: int
+    minimum: float
+    maximum: float
+    whole: bool
+    """Every label is a whole number."""
+    distinct: frozenset[float]
+    """The different labels, as far as they are few."""
+
+    @staticmethod
+    def of(labels: npt.NDArray[np.float32]) -> LabelSummary:
+        present = labels[np.isfinite(labels)]
+        if not len(present):
+            return LabelSummary(len(labels), len(labels), np.inf, -np.inf, True, frozenset())
+        low, high = float(present.min()), float(present.max())
+        # Sorting every label only to learn that there are many would cost more than binning a feature.
+        values = np.unique(present[: 10 * _MOST_DISTINCT])
+        few = len(values) <= _MOST_DISTINCT and (high - low <= _MOST_DISTINCT or len(present) <= 10 * _MOST_DISTINCT)
+        distinct = frozenset(np.unique(present).tolist() if few else values.tolist())
+        return LabelSummary(
+            len(labels), len(labels) - len(present), low, high, bool((present == np.rint(present)).all()), distinct
+        )
+
+    @staticmethod
+    def merge(parts: Iterable[LabelSummary]) -> LabelSummary:
+        parts = list(parts)
+        return LabelSummary(
+            rows=sum(part.rows for part in parts),
+            missing=sum(part.missing for part in parts),
+            minimum=min(part.minimum for part in parts),
+            maximum=max(part.maximum for part in parts),
+            whole=all(part.whole for part in parts),
+            distinct=frozenset().union(*(part.distinct for part in parts)),
+        )
+
+
+def full_name(objective: str) -> str:
+    return SHORT_NAMES.get(objective, objective)
+
+
+def choose_objective(label: Column, summary: LabelSummary, *, ranking: bool) -> tuple[str, str]:
+    """Return the objective for labels of which nothing else was said, and why."""
+    if ranking:
+        return SHORT_NAMES["ranking"], "a group column is given"
+    if label.kind == "category" and len(label.categories) > 2:
+        return SHORT_NAMES["multiclass"], f"the label has {len(label.categories)} classes"
+    if label.kind in ("category", "boolean") or summary.distinct == {0.0, 1.0}:
+        return SHORT_NAMES["binary"], "the label has two values"
+    few = summary.whole and summary.minimum == 0 and summary.maximum < 100
+    hint = "; for classes say --objective multiclass" if few else ""
+    return SHORT_NAMES["regression"], f"the label is a number{hint}"
+
+
+def check_labels(label: Column, summary: LabelSummary, objective: str, *, ranking: bool) -> None:
+    """Raise unless these labels can be learned with this objective."""
+    name = label.name
+    if ranking != objective.startswith("rank:"):
+        if ranking:
+            raise ConfigError(
+                f"A group column is for ranking, but the objective is {objective}.",
+                fix="Use --objective ranking, or leave --group out (and --ignore the column).",
+            )
+        raise ConfigError(f"The objective {objective} needs groups.", fix="Name the group column with --group COLUMN.")
+    if objective.startswith("survival:"):
+        raise ConfigError(f"The objective {objective} is not supported yet.", fix="Use another objective.")
+    if summary.missing:
+        raise DataError(
+            f'{summary.missing:,} of {summary.rows:,} rows have no finite value in the label "{name}" '
+            "(missing, NaN or infinite).",
+            fix="Drop those rows or fill in the label before training.",
+        )
+    if summary.minimum == summary.maximum:
+        value = label.categories[int(summary.minimum)] if label.kind == "category" else f"{summary.minimum:g}"
+        raise DataError(
+            f'The label "{name}" is {value} in every row: there is nothing to learn.',
+            fix="Check --label, and that the data holds every outcome.",
+        )
+    if problem := _misfit(label, summary, objective):
+        what, fix = problem
+        raise DataError(f'The label "{name}" does not fit {objective}: {what}.', fix=fix)
+
+
+def _misfit(label: Column, summary: LabelSummary, objective: str) -> tuple[str, str] | None:
+    span = f"it runs from {summary.minimum:g} to {summary.maximum:g}"
+    if objective.startswith(("binary:", "reg:logistic")):
+        if label.kind == "category" and len(label.categories) > 2:
+            return f"it has {len(label.categories)} classes", "Use --objective multiclass."
+        if summary.minimum < 0 or summary.maximum > 1:
+            return f"{span}, not from 0 to 1", "Use --objective multiclass or regression, or map the label to 0 and 1."
+        return None
+    if objective.startswith("multi:"):
+        if not summary.whole or summary.minimum < 0:
+            return f"{span} and classes are 0, 1, 2, ...", "Number the classes from 0, or write them as strings."
+        return None
+    if label.kind == "category":
+        return "it is text", "Use --objective binary or multiclass, or give a numeric label."
+    if objective.startswith("rank:") and summary.minimum < 0:
+        return f"{span}, and relevance is never negative", "Shift the label so that 0 means irrelevant."
+    if objective in ("count:poisson", "reg:tweedie") and summary.minimum < 0:
+        return f"{span}, and must not be negative", "Use --objective regression, or drop those rows."
+    if objective == "reg:gamma" and summary.minimum <= 0:
+        return f"{span}, and must be positive", "Use --objective regression, or drop those rows."
+    if objective == "reg:squaredlogerror" and summary.minimum <= -1:
+        return f"{span}, and must be greater than -1", "Use --objective regression."
+    return None
+
+
+def classes_in(label: Column, summary: LabelSummary, objective: str) -> int:
+    """Return the number of classes of a multi-class task, 0 for others."""
+    if not objective.startswith("multi:"):
+        return 0
+    return len(label.categories) if label.kind == "category" else int(summary.maximum) + 1

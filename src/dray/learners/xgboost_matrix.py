@@ -1,0 +1,155 @@
+"""From a stream of encoded batches to XGBoost's binned matrix, with the cuts that everybody shares."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import xgboost
+
+from dray.data.features import Column
+from dray.data.prepare import Preparation
+from dray.data.stream import Batch, Stream
+from dray.errors import DataError
+from dray.learners.labels import LabelSummary
+
+PASSES = 3
+"""How often XGBoost walks the data to bin it by a reference."""
+
+Floats = npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A binned matrix with what its rows carry besides features."""
+
+    matrix: xgboost.QuantileDMatrix
+    label: Floats
+    weight: Floats | None
+    """One a row; one a group in ranking."""
+    group_sizes: npt.NDArray[np.uint32] | None
+
+    @property
+    def rows(self) -> int:
+        return len(self.label)
+
+    @property
+    def labels(self) -> LabelSummary:
+        return LabelSummary.of(self.label)
+
+
+def load(stream: Stream, preparation: Preparation) -> Loaded | None:
+    """Bin a stream's rows; nothing when it has none."""
+    passes = _Passes(stream)
+    if not passes.has_rows:
+        return None
+    features = preparation.features
+    try:
+        matrix = xgboost.QuantileDMatrix(
+            passes,
+            ref=reference(features, preparation.cuts, preparation.bins),
+            max_bin=preparation.bins,
+            enable_categorical=True,
+        )
+    except xgboost.core.XGBoostError as error:
+        raise _translate(error) from error
+    finally:
+        stream.close()
+    starts = passes.group_starts()
+    first_rows = None if starts is None else np.flatnonzero(starts)
+    label, weight = passes.labels(), passes.weights()
+    sizes = None if first_rows is None else np.diff(np.append(first_rows, len(label))).astype(np.uint32)
+    if weight is not None:
+        check_weights(weight, preparation.weight)
+        weight = weight if first_rows is None else weight[first_rows]
+    # A group may cross batches, and XGBoost would split it there: labels and groups are set on the whole.
+    if np.isfinite(label).all():
+        matrix.set_info(label=label, group=sizes, weight=weight)
+    return Loaded(matrix, label, weight, sizes)
+
+
+def reference(features: Sequence[Column], cuts: Floats, bins: int) -> xgboost.QuantileDMatrix:
+    """The matrix whose cuts are those of the table."""
+    return xgboost.QuantileDMatrix(
+        cuts,
+        max_bin=bins,
+        feature_names=safe_names(features),
+        feature_types=["c" if feature.kind == "category" else "q" for feature in features],
+        enable_categorical=True,
+    )
+
+
+def safe_names(features: Sequence[Column]) -> list[str]:
+    """Names that XGBoost accepts: it refuses brackets. dray matches by the real names, kept with the model."""
+    names = [re.sub(r"[\[\]<]", "_", feature.name) for feature in features]
+    return names if len(set(names)) == len(names) else [f"f{index}" for index in range(len(names))]
+
+
+def check_weights(weight: Floats, column: str | None) -> None:
+    bad = int((~np.isfinite(weight) | (weight < 0)).sum())
+    if bad:
+        raise DataError(
+            f'{bad:,} rows have a negative, missing or infinite weight in "{column}".', fix="Mend or drop those rows."
+        )
+
+
+class _Passes(xgboost.DataIter):  # type: ignore[misc]
+    """Feeds XGBoost one pass after another; the first also collects what is no feature."""
+
+    def __init__(self, stream: Stream) -> None:
+        super().__init__(release_data=True)
+        self._stream = stream
+        self._rest: list[tuple[Floats, Floats | None, npt.NDArray[np.bool_] | None]] = []
+        first = stream.batches()
+        self._head = next(first, None)
+        self._pass: Iterator[Floats] | None = self._first_pass(first)
+        self._used = False
+        self._names = safe_names(stream.encoder.columns)
+        self._types = ["c" if column.kind == "category" else "q" for column in stream.encoder.columns]
+
+    @property
+    def has_rows(self) -> bool:
+        return self._head is not None
+
+    def next(self, input_data: Any) -> bool:
+        self._used = True
+        if self._pass is None:
+            self._pass = self._stream.matrices()
+        matrix = next(self._pass, None)
+        if matrix is None:
+            return False
+        input_data(data=matrix, feature_names=self._names, feature_types=self._types)
+        return True
+
+    def reset(self) -> None:
+        if self._used:  # XGBoost also resets before the first pass
+            self._pass = None
+
+    def labels(self) -> Floats:
+        return np.concatenate([label for label, _, _ in self._rest])
+
+    def weights(self) -> Floats | None:
+        parts = [weight for _, weight, _ in self._rest if weight is not None]
+        return np.concatenate(parts) if parts else None
+
+    def group_starts(self) -> npt.NDArray[np.bool_] | None:
+        parts = [starts for _, _, starts in self._rest if starts is not None]
+        return np.concatenate(parts) if parts else None
+
+    def _first_pass(self, others: Iterator[Batch]) -> Iterator[Floats]:
+        batch = self._head
+        while batch is not None:
+            self._rest.append((batch.label, batch.weight, batch.group_starts))
+            yield batch.features
+            batch = next(others, None)
+
+
+def _translate(error: Exception) -> Exception:
+    text = str(error)
+    if ("inf" in text.lower() and "nan" in text.lower()) or "contains `inf`" in text:
+        return DataError("A feature holds an infinite value.", fix="Replace infinities by nulls or by a large number.")
+    return error

@@ -1,0 +1,121 @@
+"""A trained XGBoost model with the meaning of its columns: saved, loaded, identified, asked."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+import xgboost
+
+from dray.data.features import Column
+from dray.errors import ModelError
+
+_ATTRIBUTE = "dray"
+Output = Literal["probability", "class", "margin"]
+
+
+@dataclass(frozen=True)
+class Model:
+    """What `model.ubj` holds: trees, and how columns become the numbers that the trees were grown on."""
+
+    booster: xgboost.Booster
+    features: tuple[Column, ...]
+    label: Column
+    objective: str
+
+    def to_bytes(self) -> bytes:
+        """UBJSON, with everything needed to predict; any XGBoost can read it."""
+        self.booster.set_attr(
+            **{
+                _ATTRIBUTE: json.dumps(
+                    {
+                        "features": [feature.to_json() for feature in self.features],
+                        "label": self.label.to_json(),
+                        "objective": self.objective,
+                    }
+                )
+            }
+        )
+        return bytes(self.booster.save_raw("ubj"))
+
+    @staticmethod
+    def from_bytes(content: bytes, origin: str) -> Model:
+        booster = xgboost.Booster()
+        try:
+            booster.load_model(bytearray(content))
+        except xgboost.core.XGBoostError:
+            raise ModelError(
+                f"{origin} is not an XGBoost model.", fix="Name a run directory or its model.ubj."
+            ) from None
+        text = booster.attr(_ATTRIBUTE)
+        if text is None:
+            raise ModelError(
+                f"{origin} was not trained by dray: it does not say what its columns mean.",
+                fix="Train with dray train, or use xgboost to predict.",
+            )
+        document = json.loads(text)
+        return Model(
+            booster,
+            tuple(Column.from_json(feature) for feature in document["features"]),
+            Column.from_json(document["label"]),
+            document["objective"],
+        )
+
+    def digest(self) -> str:
+        """sha256 of a canonical dump of the trees: equal models, equal digest, wherever they were trained."""
+        learner = json.loads(self.booster.save_raw("json"))["learner"]
+        booster = learner["gradient_booster"]
+        # dart wraps the trees once more and weighs them.
+        model = booster.get("gbtree", booster)["model"]
+        canonical = {
+            "trees": model["trees"],
+            "tree_info": model["tree_info"],
+            "weights": booster.get("weight_drop", []),
+            "base_score": learner["learner_model_param"]["base_score"],
+            "objective": learner["objective"]["name"],
+        }
+        return hashlib.sha256(json.dumps(canonical, sort_keys=True).encode()).hexdigest()
+
+    @property
+    def is_classifier(self) -> bool:
+        return self.objective.startswith(("binary:", "multi:"))
+
+    def class_names(self) -> Sequence[str] | None:
+        """The classes where they have names; boolean labels are predicted as 0 and 1."""
+        return self.label.categories if self.label.kind == "category" else None
+
+    def predict(self, matrix: npt.NDArray[np.float32], output: Output) -> npt.NDArray[Any]:
+        """Return a vector, or a column a class for a multi-class model's probabilities and margins."""
+        if output == "margin":
+            return self._ask(matrix, "margin")
+        values = self._ask(matrix, "value")
+        return self._classes(values) if output == "class" and self.is_classifier else values
+
+    def use_threads(self, threads: int) -> None:
+        self.booster.set_param({"nthread": threads})
+
+    def contributions(self, matrix: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+        """SHAP values of every feature, the bias last; rows x (features + 1), or rows x classes x (features + 1)."""
+        types = ["c" if feature.kind == "category" else "q" for feature in self.features]
+        names = self.booster.feature_names
+        data = xgboost.DMatrix(matrix, feature_names=names, feature_types=types, enable_categorical=True)
+        values: npt.NDArray[np.float32] = self.booster.predict(data, pred_contribs=True)
+        return values
+
+    def _ask(self, matrix: npt.NDArray[np.float32], kind: str) -> npt.NDArray[Any]:
+        values: npt.NDArray[Any] = self.booster.inplace_predict(matrix, predict_type=kind, validate_features=False)
+        return values
+
+    def _classes(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        if values.ndim == 2:
+            classes: npt.NDArray[Any] = values.argmax(axis=1)
+        elif self.objective == "multi:softmax":
+            classes = values
+        else:
+            classes = values > (0 if self.objective == "binary:logitraw" else 0.5)
+        return classes.astype(np.int32)

@@ -1,0 +1,184 @@
+"""Connecting to S3 and to services that speak its protocol, and explaining what they answer.
+
+The only place that handles credentials: they go from the environment or from ~/.aws straight into the client.
+"""
+
+from __future__ import annotations
+
+import configparser
+import os
+import re
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from functools import lru_cache
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from pyarrow import fs as pafs
+
+from dray.errors import StorageError
+
+CONNECT_TIMEOUT_S = 5.0
+CHECKSUMS = "AWS_REQUEST_CHECKSUM_CALCULATION"
+_environment_lock = threading.Lock()
+_CREDENTIALS = ("INVALID_ACCESS_KEY_ID", "SIGNATURE_DOES_NOT_MATCH", "INVALID_CLIENT_TOKEN_ID", "EXPIRED_TOKEN",
+                "ExpiredToken", "INVALID_SIGNATURE", "MISSING_AUTHENTICATION_TOKEN", "UnsupportedAlgorithm",
+                "UNRECOGNIZED_CLIENT", "TokenRefreshRequired", "InvalidToken")  # fmt: skip
+
+
+def connect(bucket: str, endpoint: str | None, region: str | None, profile_name: str | None) -> pafs.S3FileSystem:
+    """Return the file system that holds `bucket`; what is not given comes from the environment or the profile."""
+    profile = _profile(profile_name or os.environ.get("AWS_PROFILE") or "default", named=profile_name is not None)
+    endpoint = (
+        endpoint
+        or os.environ.get("AWS_ENDPOINT_URL_S3")
+        or os.environ.get("AWS_ENDPOINT_URL")
+        or profile.get("endpoint_url")
+    )
+    region = (
+        region
+        or os.environ.get("AWS_REGION")
+        or os.environ.get("AWS_DEFAULT_REGION")
+        or profile.get("region")
+        or ("us-east-1" if endpoint else pafs.resolve_s3_region(bucket))
+    )
+    # A profile that the user named wins over keys in the environment, as with the AWS command line.
+    keys = {name: profile.get(f"aws_{name}") for name in ("access_key_id", "secret_access_key", "session_token")}
+    if profile_name is None or not keys["access_key_id"]:
+        keys = {name: os.environ.get(f"AWS_{name.upper()}") or value for name, value in keys.items()}
+        if os.environ.get("AWS_ACCESS_KEY_ID"):
+            keys["session_token"] = os.environ.get("AWS_SESSION_TOKEN")
+    return _connect(endpoint, region, profile_name, *keys.values())
+
+
+@lru_cache(maxsize=8)
+def _connect(
+    endpoint: str | None,
+    region: str,
+    profile: str | None,
+    access_key: str | None,
+    secret_key: str | None,
+    session_token: str | None,
+) -> pafs.S3FileSystem:
+    settings: dict[str, object] = {}
+    environment: dict[str, str] = {}
+    if endpoint:
+        url = urlsplit(endpoint if "://" in endpoint else f"https://{endpoint}")
+        if url.username or url.scheme not in ("http", "https") or not url.hostname:
+            raise StorageError(
+                f"The S3 endpoint {without_userinfo(endpoint)} is not a plain URL.",
+                fix="Write it as http://host:port or https://host.",
+            )
+        port = url.port or (443 if url.scheme == "https" else 80)
+        _check_reachable(endpoint, url.hostname, port)
+        settings |= {"endpoint_override": url.netloc, "scheme": url.scheme}
+        # Many S3 services other than AWS refuse the SDK's chunked checksums; AWS alone made them the default.
+        environment[CHECKSUMS] = os.environ.get(CHECKSUMS, "WHEN_REQUIRED")
+    if access_key and secret_key:
+        settings |= {"access_key": access_key, "secret_key": secret_key, "session_token": session_token}
+    elif profile:
+        environment["AWS_PROFILE"] = profile  # a role or single sign-on: the SDK knows how
+    with _environment(environment):
+        return pafs.S3FileSystem(
+            region=region,
+            connect_timeout=CONNECT_TIMEOUT_S,
+            retry_strategy=pafs.AwsStandardS3RetryStrategy(max_attempts=3),
+            **settings,
+        )
+
+
+def _check_reachable(endpoint: str, host: str, port: int) -> None:
+    # The SDK tries several times and says little; one connection settles it in CONNECT_TIMEOUT_S.
+    try:
+        socket.create_connection((host, port), timeout=CONNECT_TIMEOUT_S).close()
+    except OSError as error:
+        raise StorageError(
+            f"The S3 endpoint {endpoint} cannot be reached: {error.strerror or error}.",
+            fix="Check the endpoint's address and port, that the service runs, and the network or VPN.",
+        ) from error
+
+
+@contextmanager
+def _environment(variables: dict[str, str]) -> Iterator[None]:
+    """Set variables only while an S3 client is made, which reads them then; it has no other way to be told."""
+    with _environment_lock:
+        before = {name: os.environ.get(name) for name in variables}
+        os.environ.update(variables)
+        try:
+            yield
+        finally:
+            for name, value in before.items():
+                if value is None:
+                    del os.environ[name]
+                else:
+                    os.environ[name] = value
+
+
+def _profile(name: str, named: bool) -> dict[str, str]:
+    """Return the settings of a profile in ~/.aws/credentials and ~/.aws/config."""
+    settings: dict[str, str] = {}
+    home = Path("~/.aws")
+    for variable, file, section in (
+        ("AWS_CONFIG_FILE", home / "config", name if name == "default" else f"profile {name}"),
+        ("AWS_SHARED_CREDENTIALS_FILE", home / "credentials", name),
+    ):
+        parser = configparser.RawConfigParser()
+        with suppress(configparser.Error):
+            parser.read(Path(os.environ.get(variable) or file).expanduser(), encoding="utf-8")
+        if parser.has_section(section):
+            settings |= dict(parser.items(section))
+    if not settings and named:
+        raise StorageError(
+            f'There is no profile "{name}" in ~/.aws/credentials or ~/.aws/config.',
+            fix="Name one of the profiles in these files, or leave it out and set AWS_ACCESS_KEY_ID.",
+        )
+    return settings
+
+
+def explain(location: str, text: str) -> StorageError:
+    """Return what an error text of the S3 client means for `location`."""
+    place = without_userinfo(location)
+    bucket = place.removeprefix("s3://").partition("/")[0]
+    if any(code in text for code in _CREDENTIALS):
+        return StorageError(
+            f"The S3 credentials were refused for {place}.",
+            fix="Check AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, or the profile; "
+            "they must belong to this endpoint and not be expired.",
+        )
+    # The answer to HeadObject has no body, so that a refused key looks like any other bad request.
+    if "ACCESS_DENIED" in text or "HTTP status 403" in text or "HTTP status 400) during Head" in text:
+        return StorageError(
+            f"Access to {place} was denied.",
+            fix="Check the S3 credentials (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY or the profile) and that they "
+            f'may list, read and write the bucket "{bucket}".',
+        )
+    if "NO_SUCH_BUCKET" in text or ("Bucket" in text and "not found" in text):
+        return StorageError(
+            f'There is no bucket "{bucket}" ({place}).',
+            fix="Check the name, the endpoint and the region; dray does not make buckets.",
+        )
+    if "NETWORK_CONNECTION" in text or "curlCode" in text:
+        return StorageError(
+            f"The S3 service cannot be reached for {place}.",
+            fix="Check the endpoint, the region and the network.",
+        )
+    if "301" in text or "PERMANENT_REDIRECT" in text or "AuthorizationHeaderMalformed" in text:
+        return StorageError(f'The bucket "{bucket}" is in another region.', fix="Set the region of the bucket.")
+    reason = text.partition("AWS Error ")[2].splitlines()[0] if "AWS Error " in text else text.splitlines()[0]
+    return StorageError(f"S3 refused {place}: {redact(reason)}.", fix="Check the endpoint and the bucket's settings.")
+
+
+def redact(text: str) -> str:
+    """Return `text` without the secrets that this process's environment holds."""
+    for name in ("AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_ACCESS_KEY_ID"):
+        secret = os.environ.get(name, "")
+        if len(secret) >= 8:  # shorter ones are the defaults of test services, and words that occur in any text
+            text = text.replace(secret, "***")
+    return text
+
+
+def without_userinfo(location: str) -> str:
+    """Return a location or URL without a name and password before its host."""
+    return re.sub(r"//[^/@]*@", "//***@", location)

@@ -1,0 +1,258 @@
+"""Files on local disk and on S3, behind one small surface.
+
+A location is a local path or `s3://bucket/key`. `open_storage` turns it into a pyarrow file system and a path
+in it; everything else here is built on that. Credentials come from the environment or from a profile in
+~/.aws; they never stand in `StorageOptions`, so nothing that is stored, logged or sent can hold them.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import secrets
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+from pyarrow import fs as pafs
+
+from dray import s3
+from dray.errors import DataError, StorageError
+
+SPOOL_BYTES = 16 << 20
+_WILDCARD = re.compile(r"[*?\[]")
+_VISIBLE = r"(?![._])"
+_BELOW = rf"(?:/{_VISIBLE}[^/]+)*"
+
+
+@dataclass(frozen=True, slots=True)
+class StorageOptions:
+    """How to reach an object store. Never holds credentials."""
+
+    endpoint: str | None = None
+    """URL of an S3 service other than AWS, such as http://minio:9000 (else AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL)."""
+    region: str | None = None
+    """Region of the bucket (else AWS_REGION, AWS_DEFAULT_REGION, the profile's, or that of the bucket itself)."""
+    profile: str | None = None
+    """Profile in ~/.aws to take credentials from (else the environment, then AWS_PROFILE)."""
+
+
+DEFAULT = StorageOptions()
+
+
+def is_s3(location: str) -> bool:
+    return location.startswith("s3://")
+
+
+def join(location: str, *names: str) -> str:
+    """Return the location of `names` under `location`."""
+    return "/".join([location.rstrip("/"), *names])
+
+
+def absolute(location: str) -> str:
+    """Return `location` so that a process with another working directory finds the same file."""
+    if is_s3(location):
+        return location
+    if location.startswith("file://"):
+        location = location.removeprefix("file://")
+    if not location:
+        raise StorageError("The path is empty.", fix="Give a path or s3://bucket/key.")
+    if match := re.match(r"([a-zA-Z][a-zA-Z0-9+.-]+)://", location):
+        raise StorageError(
+            f"{match[1]}:// locations are not supported: {s3.without_userinfo(location)}.",
+            fix="Use a local path or s3://bucket/key.",
+        )
+    return str(Path(os.path.abspath(Path(location).expanduser())))  # noqa: PTH100  (resolve() would follow links)
+
+
+def open_storage(location: str, options: StorageOptions = DEFAULT) -> tuple[pafs.FileSystem, str]:
+    """Return the file system that holds `location` and the path in it."""
+    if not is_s3(location):
+        return pafs.LocalFileSystem(), absolute(location)
+    bucket, _, key = location.removeprefix("s3://").partition("/")
+    if "@" in bucket:
+        raise StorageError(
+            f"The location s3://***@{bucket.rpartition('@')[2]} holds credentials.",
+            fix="Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or name a profile; write s3://bucket/key.",
+        )
+    if not bucket:
+        raise StorageError(f"{location} names no bucket.", fix="Write s3://bucket/key.")
+    with translate_errors(location):
+        return s3.connect(bucket, options.endpoint, options.region, options.profile), f"{bucket}/{key}".rstrip("/")
+
+
+def expand(locations: Sequence[str], options: StorageOptions = DEFAULT) -> list[str]:
+    """Return every file that `locations` name, sorted, each once.
+
+    A location is a file, a directory (all files below it) or a glob (`*`, `?`, `[...]`, `**`). Names that start
+    with `.` or `_` are skipped below a directory, as Spark and Hive leave such files beside the data.
+    """
+    if isinstance(locations, str):
+        locations = [locations]
+    found: set[str] = set()
+    for location in locations:
+        with translate_errors(location):
+            files = _expand_one(location, options)
+        if not files:
+            raise DataError(
+                f"No file found at {location}{_looked_for(location)}.",
+                fix="Check the path; a file, a directory, a glob in quotes or s3://bucket/prefix is expected.",
+            )
+        found.update(files)
+    if not found:
+        raise DataError("No data was named.", fix="Give at least one file, directory or glob.")
+    return sorted(found)
+
+
+def write_atomically(location: str, options: StorageOptions, write: Callable[[pa.NativeFile], None]) -> None:
+    """Let `write` fill the file at `location`, which appears whole or not at all.
+
+    Parent directories are made. On S3 the bytes are collected locally first (in memory up to 16 MB, then in
+    the temporary directory): pyarrow completes an upload even when its writer failed.
+    """
+    filesystem, path = open_storage(location, options)
+    with translate_errors(location):
+        if is_s3(location):
+            _put(filesystem, path, write)
+        else:
+            _replace(filesystem, path, write)
+
+
+def remove_directory(location: str, options: StorageOptions = DEFAULT) -> None:
+    """Remove `location` and everything below it; nothing happens when it is not there."""
+    filesystem, path = open_storage(location, options)
+    # A store may refuse single keys of a batch, such as those of directories that are not empty yet.
+    attempts = 5 if is_s3(location) else 1
+    with translate_errors(location):
+        for attempt in range(attempts):
+            try:
+                filesystem.delete_dir(path)
+                return
+            except FileNotFoundError:
+                return
+            except OSError:
+                if attempt == attempts - 1:
+                    raise
+
+
+@contextmanager
+def translate_errors(location: str) -> Iterator[None]:
+    """Raise what the operating system or the object store reports about `location` as a `StorageError`.
+
+    An OSError or ArrowInvalid about the *contents* of a file passes through: only its reader can explain it.
+    """
+    try:
+        yield
+    except (OSError, pa.ArrowInvalid) as error:
+        translated = _translate(location, error)
+        if translated is None:
+            raise
+        raise translated from error
+
+
+def _put(filesystem: pafs.FileSystem, path: str, write: Callable[[pa.NativeFile], None]) -> None:
+    with tempfile.SpooledTemporaryFile(max_size=SPOOL_BYTES) as spool:
+        sink = pa.PythonFile(spool, mode="w")
+        write(sink)
+        sink.flush()
+        spool.seek(0)
+        with filesystem.open_output_stream(path) as stream:
+            shutil.copyfileobj(spool, stream, 8 << 20)
+
+
+def _replace(filesystem: pafs.FileSystem, path: str, write: Callable[[pa.NativeFile], None]) -> None:
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
+    try:
+        with filesystem.open_output_stream(str(temporary)) as stream:
+            write(stream)
+        temporary.replace(target)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _expand_one(location: str, options: StorageOptions) -> list[str]:
+    prefix = "s3://" if is_s3(location) else ""
+    filesystem, path = open_storage(location, options)
+    kind = filesystem.get_file_info(path).type
+    if kind == pafs.FileType.File:
+        return [prefix + path]
+    pattern = re.compile(re.escape(path.rstrip("/")) + _BELOW)
+    if kind == pafs.FileType.NotFound:
+        wildcard = _WILDCARD.search(path)
+        if not wildcard:
+            if prefix:
+                with suppress(FileNotFoundError):  # tells a missing bucket from a missing key
+                    filesystem.get_file_info(pafs.FileSelector(path))
+            return []
+        pattern = _glob(path)
+        path = path[: wildcard.start()].rpartition("/")[0] or "/"
+    try:
+        entries = filesystem.get_file_info(pafs.FileSelector(path, recursive=True))
+    except FileNotFoundError:
+        return []
+    return [prefix + e.path for e in entries if e.type == pafs.FileType.File and pattern.fullmatch(e.path)]
+
+
+def _glob(path: str) -> re.Pattern[str]:
+    """Return what `path` matches: wildcards stay in a name, `**` spans directories, a directory means all in it."""
+    parts = path.split("/")
+    translated = [rf"(?:{_VISIBLE}[^/]+/)*" if part == "**" else _glob_name(part) + "/" for part in parts]
+    if parts[-1] == "**":
+        return re.compile("".join(translated) + rf"{_VISIBLE}[^/]+")
+    return re.compile("".join(translated).removesuffix("/") + _BELOW)
+
+
+def _glob_name(name: str) -> str:
+    translated = _VISIBLE if _WILDCARD.match(name) else ""
+    for piece in re.split(r"(\*+|\?|\[[^\]]+\])", name):
+        if piece.startswith("*"):
+            translated += "[^/]*"
+        elif piece == "?":
+            translated += "[^/]"
+        elif piece.startswith("[") and piece.endswith("]"):
+            characters = piece[1:-1].replace("\\", "\\\\")
+            translated += f"[^{characters[1:]}]" if characters.startswith("!") else f"[{characters}]"
+        else:
+            translated += re.escape(piece)
+    return translated
+
+
+def _looked_for(location: str) -> str:
+    return "" if is_s3(location) or Path(location).is_absolute() else f" (looked for {absolute(location)})"
+
+
+def _translate(location: str, error: Exception) -> StorageError | None:
+    text = str(error)
+    if "AWS Error" in text or (is_s3(location) and "S3" in text):
+        return s3.explain(location, text)
+    number = getattr(error, "errno", None)
+    place = s3.without_userinfo(location)
+    match number:
+        case None:
+            return None
+        case errno.ENOSPC | errno.EDQUOT:
+            where = "the temporary directory or the store" if is_s3(location) else "the disk"
+            return StorageError(
+                f"No space left on {where} while writing {place}.",
+                fix="Free some space, or write elsewhere with another output path.",
+            )
+        case errno.ENOENT:
+            return StorageError(f"{place} does not exist.", fix="Check the path.")
+        case errno.EACCES | errno.EPERM | errno.EROFS:
+            return StorageError(
+                f"No permission to use {place}: {os.strerror(number)}.",
+                fix="Choose another path, or change the permissions of this one.",
+            )
+        case errno.ENOTDIR | errno.EISDIR | errno.EEXIST:
+            return StorageError(
+                f"{place} cannot be used: {os.strerror(number).lower()}.", fix="Choose a path that is not in the way."
+            )
+    return StorageError(f"{place} cannot be used: {os.strerror(number)}.", fix="Check the disk or the network mount.")

@@ -1,0 +1,114 @@
+"""The runs in a directory, summarised for a list."""
+
+from __future__ import annotations
+
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import psutil
+from pyarrow import fs as pafs
+
+from dray.errors import DrayError, StorageError
+from dray.storage import DEFAULT, StorageOptions, absolute, is_s3, join, open_storage, translate_errors
+from dray.telemetry.run_directory import MANIFEST, RunDirectory, open_run
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """One run as a list shows it. What is not known (yet) is None."""
+
+    run: str
+    directory: str
+    status: str
+    """running, finished, failed, lost (its process is gone) or broken (its description cannot be read)."""
+    started: str | None = None
+    rows: int | None = None
+    workers: int | None = None
+    rounds: int | None = None
+    metrics: dict[str, float] | None = None
+    seconds: float | None = None
+    problem: str | None = None
+    """Why it failed or is broken."""
+
+
+def list_runs(directory: str, options: StorageOptions = DEFAULT) -> list[RunSummary]:
+    """Return the runs right below `directory` (or the one that it is), newest first."""
+    location = absolute(directory).rstrip("/")
+    if RunDirectory(location, options, {}).exists(MANIFEST):
+        return [_summary(location, options)]
+    filesystem, path = open_storage(location, options)
+    with translate_errors(location):
+        entries = filesystem.get_file_info(pafs.FileSelector(path))
+    prefix = "s3://" if is_s3(location) else ""
+    places = [prefix + entry.path for entry in entries if entry.type == pafs.FileType.Directory]
+    # On an object store each one is a few round trips, so they go side by side.
+    with ThreadPoolExecutor(16 if prefix else 1) as pool:
+        found = [summary for summary in pool.map(lambda place: _summary_if_run(place, options), places) if summary]
+    return sorted(found, key=lambda summary: (summary.started or summary.run, summary.run), reverse=True)
+
+
+def _summary_if_run(location: str, options: StorageOptions) -> RunSummary | None:
+    try:
+        if not RunDirectory(location, options, {}).exists(MANIFEST):
+            return None
+    except StorageError as error:
+        return RunSummary(_name(location), location, "broken", problem=error.what)
+    return _summary(location, options)
+
+
+def _summary(location: str, options: StorageOptions) -> RunSummary:
+    try:
+        document = open_run(location, options).document
+    except DrayError as error:
+        return RunSummary(_name(location), location, "broken", problem=error.what)
+    result = _dict(document.get("result"))
+    status = str(document["status"])
+    if status == "running" and _is_gone(_dict(document.get("process"))):
+        status = "lost"
+    return RunSummary(
+        run=str(document["run"]),
+        directory=location,
+        status=status,
+        started=document.get("started"),
+        rows=result.get("rows"),
+        workers=result.get("workers"),
+        rounds=result.get("rounds"),
+        metrics=_numbers(result.get("metrics")),
+        seconds=_dict(result.get("seconds")).get("total"),
+        problem=_dict(document.get("error")).get("what"),
+    )
+
+
+def _is_gone(process: dict[str, Any]) -> bool:
+    """Whether the driver of a run is known to have ended; one on another host is taken to be alive."""
+    if process.get("host") != socket.gethostname():
+        return False
+    try:
+        created = psutil.Process(int(process["pid"])).create_time()
+    except (psutil.NoSuchProcess, KeyError, ValueError):
+        return True
+    except psutil.Error:
+        return False
+    # The number may have been given to another process since.
+    return abs(created - float(process.get("created", created))) > 1.0
+
+
+def _dict(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _numbers(metrics: Any, prefix: str = "") -> dict[str, float] | None:
+    """Return the numbers in `metrics` with flat names."""
+    numbers: dict[str, float] = {}
+    for name, value in _dict(metrics).items():
+        if isinstance(value, dict):
+            numbers |= _numbers(value, f"{prefix}{name}-") or {}
+        elif isinstance(value, int | float):
+            numbers[prefix + name] = float(value)
+    return numbers or None
+
+
+def _name(location: str) -> str:
+    return join(location).rpartition("/")[2]

@@ -1,0 +1,78 @@
+"""The last words of a run: what came of it, how long it took, and what to do next."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dray.telemetry.format import count, duration, metric, size
+from dray.telemetry.progress import Progress
+
+
+def summary(progress: Progress, now: float) -> list[tuple[str, str]]:
+    """Return (label, text) pairs for a finished run, from its result and what was seen on the way."""
+    result = progress.result or {}
+    lines = [
+        ("Rounds", _rounds(result)) if result.get("rounds") is not None else ("Rows", _rows(result)),
+        ("Metric", _metrics(progress, result)),
+        ("Time", _times(progress, result, now)),
+        ("Cores", _cores(result.get("threads") or [])),
+        ("Memory", f"{size(result['peak_memory_bytes'])} at most" if result.get("peak_memory_bytes") else ""),
+        ("Output", str(result["output"]) if isinstance(result.get("output"), str) else ""),
+        ("Run", str(result.get("directory") or progress.directory or "")),
+        ("Model", _model(result)),
+        ("Next", _next(progress, result)),
+    ]
+    return [(label, text) for label, text in lines if text]
+
+
+def _rows(result: dict[str, Any]) -> str:
+    return count(result["rows"]) if result.get("rows") is not None else ""
+
+
+def _rounds(result: dict[str, Any]) -> str:
+    text = f"{count(result['rounds'])}"
+    if result.get("rows") is not None and result.get("features") is not None:
+        text += f" on {count(result['rows'])} rows x {count(result['features'])} features"
+    if result.get("workers") is not None:
+        workers = result["workers"]
+        text += ", in this process" if not workers else f", on {workers} worker{'s' if workers != 1 else ''}"
+    return text
+
+
+def _metrics(progress: Progress, result: dict[str, Any]) -> str:
+    if progress.best:
+        parts = [f"{name} {metric(best.value)} at round {best.round}" for name, best in progress.best.items()]
+        return ", ".join(f"best {part}" for part in parts)
+    numbers = {name: value for name, value in (result.get("metrics") or {}).items() if isinstance(value, int | float)}
+    return ", ".join(f"{name} {metric(value)}" for name, value in numbers.items())
+
+
+def _times(progress: Progress, result: dict[str, Any], now: float) -> str:
+    seconds = result.get("seconds")
+    if isinstance(seconds, int | float):
+        rate = result.get("rows_per_second")
+        return duration(seconds) + (f" ({count(rate)} rows a second)" if rate else "")
+    by_phase = {k: v for k, v in (seconds or progress.seconds_by_phase(now)).items() if isinstance(v, int | float)}
+    total = by_phase.pop("total", progress.elapsed(now))
+    parts = ", ".join(f"{name} {duration(value)}" for name, value in by_phase.items() if value >= 0.005)
+    return duration(total) + (f" ({parts})" if parts else "")
+
+
+def _cores(threads: list[dict[str, Any]]) -> str:
+    used = [entry["used"] for entry in threads if entry.get("used") is not None]
+    decided = [entry["decided"] for entry in threads if entry.get("decided") is not None]
+    if not used or not decided:
+        return ""
+    slow = [str(entry["worker"]) for entry in threads if entry.get("ok") is False]
+    text = f"{sum(used):.1f} used of {sum(decided)} decided"
+    return text + (f"; too few on worker {', '.join(slow)}" if slow else "")
+
+
+def _model(result: dict[str, Any]) -> str:
+    digest = str(result.get("model_digest") or "")
+    return f"{result.get('model') or 'model'}" + (f" ({digest[:23]})" if digest else "") if result.get("model") else ""
+
+
+def _next(progress: Progress, result: dict[str, Any]) -> str:
+    directory = result.get("directory") or progress.directory
+    return f"dray predict {directory} DATA OUT" if directory and result.get("model") else ""

@@ -1,0 +1,151 @@
+"""A run on the terminal: a live view where there is one, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import IO
+
+from dray.telemetry.events import Event, Sample, Sink
+from dray.telemetry.format import count, duration, metric, size
+from dray.telemetry.progress import Progress
+from dray.telemetry.sinks.summary import summary
+
+PROGRESS_EVERY_S = 5.0
+ROUNDS_EVERY_S = 60.0
+
+
+def terminal(stream: IO[str], live: bool) -> Sink:
+    """Return a sink that shows a run on `stream`, which is stderr: stdout belongs to results.
+
+    Ask for the live view when `stream` is a terminal; a log file gets lines, and so does a terminal that cannot
+    move its cursor or show the symbols.
+    """
+    encoding = (getattr(stream, "encoding", None) or "utf-8").lower().replace("-", "")
+    if live and encoding == "utf8" and os.environ.get("TERM") not in ("dumb", "unknown"):
+        from dray.telemetry.sinks.live import LiveView  # rich is only loaded where it draws
+
+        return LiveView(stream)
+    return PlainLines(stream)
+
+
+class PlainLines:
+    """Time-stamped lines: every step, a progress line every 5 s at most, and every tenth of the rounds."""
+
+    def __init__(self, stream: IO[str]) -> None:
+        self._stream = stream
+        self._progress = Progress()
+        self._last_line = 0.0
+        self._tenth = 0
+
+    def event(self, event: Event) -> None:
+        self._progress.event(event)
+        handle = getattr(self, f"_on_{event.kind}", None)
+        if handle is not None:
+            handle(event)
+
+    def sample(self, samples: list[Sample]) -> None:
+        self._progress.sample(samples)
+
+    def close(self) -> None:
+        self._stream.flush()
+
+    def _line(self, event: Event, label: str, text: str) -> None:
+        stamp = time.strftime("%H:%M:%S", time.localtime(event.time))
+        self._stream.write(f"{stamp}  {label:<8} {text}\n")
+        self._stream.flush()
+
+    def _on_run_started(self, event: Event) -> None:
+        self._line(event, "run", f"{event.data.get('run')} in {event.data.get('directory')}")
+
+    def _on_phase(self, event: Event) -> None:
+        self._last_line = event.time
+        # The other phases speak for themselves at once.
+        text = {"start": "starting the workers", "save": "writing the model"}.get(event.data["name"])
+        if text:
+            self._line(event, event.data["name"], text)
+
+    def _on_data(self, event: Event) -> None:
+        self._line(event, "data", describe_data(self._progress))
+
+    def _on_decided(self, event: Event) -> None:
+        self._line(event, "decided", describe_decision(self._progress))
+        for reason in event.data.get("reasons") or []:
+            self._line(event, "", str(reason))
+
+    def _on_worker_started(self, event: Event) -> None:
+        data = event.data
+        self._line(event, "start", f"worker {data['worker']} on {data.get('host')}, {data.get('threads')} threads")
+
+    def _on_worker_progress(self, event: Event) -> None:
+        self._paced_line(event)
+
+    def _on_progress(self, event: Event) -> None:
+        self._paced_line(event)
+
+    def _on_worker_loaded(self, event: Event) -> None:
+        data = event.data
+        seconds = f" in {duration(data['seconds'])}" if data.get("seconds") is not None else ""
+        self._line(event, "load", f"worker {data['worker']}: {count(data['rows'])} rows{seconds}")
+
+    def _on_round(self, event: Event) -> None:
+        progress = self._progress
+        tenth = 10 * progress.round // progress.rounds if progress.rounds else 0
+        if tenth == self._tenth and event.time - self._last_line < ROUNDS_EVERY_S:
+            return
+        self._tenth, self._last_line = tenth, event.time
+        bar = progress.bar(event.time)
+        eta = f", {duration(bar.eta_s)} left" if bar and bar.eta_s else ""
+        self._line(event, "train", f"round {progress.round} of {progress.rounds}{describe_metrics(progress)}{eta}")
+
+    def _on_threads(self, event: Event) -> None:
+        data = event.data
+        if data.get("used") is not None:
+            self._line(event, "threads", f"worker {data['worker']}: {data['used']:.1f} of {data['decided']} cores used")
+
+    def _on_warning(self, event: Event) -> None:
+        self._line(event, "warning", f"{event.data.get('message')} {event.data.get('fix') or ''}".rstrip())
+
+    def _on_run_finished(self, event: Event) -> None:
+        for label, text in summary(self._progress, event.time):
+            self._line(event, label.lower(), text)
+
+    def _on_run_failed(self, event: Event) -> None:
+        self._line(event, "failed", str(event.data.get("error")))
+
+    def _paced_line(self, event: Event) -> None:
+        bar = self._progress.bar(event.time)
+        if bar is None or event.time - self._last_line < PROGRESS_EVERY_S:
+            return
+        self._last_line = event.time
+        eta = f", {duration(bar.eta_s)} left" if bar.eta_s is not None else ""
+        text = f"{count(bar.done)} of {count(bar.total)} {bar.unit} ({bar.fraction:.0%}){eta}"
+        self._line(event, self._progress.phase or "work", text)
+
+
+def describe_data(progress: Progress) -> str:
+    """Return "1,000,000 rows x 100 features in 16 files (412 MB)"."""
+    data = progress.data
+    text = f"{count(data['rows'])} rows" if data.get("rows") is not None else ""
+    text += f" x {count(data['features'])} features" if data.get("features") is not None else ""
+    text += f" in {count(data['files'])} file{'s' if data['files'] != 1 else ''}" if data.get("files") else ""
+    return text + (f" ({size(data['bytes'])})" if data.get("bytes") else "")
+
+
+def describe_decision(progress: Progress) -> str:
+    """Return "2 workers x 4 threads, binary:logistic"."""
+    decided = progress.decided
+    workers, threads = decided.get("workers"), decided.get("threads")
+    text = f"{workers} worker{'s' if workers != 1 else ''} x " if workers else "this process, "
+    text += f"{threads} thread{'s' if threads != 1 else ''}" if threads is not None else "all threads"
+    return text + (f", {decided['objective']}" if decided.get("objective") else "")
+
+
+def describe_metrics(progress: Progress) -> str:
+    """Return ", eval-auc 0.83121 (best 0.83140 at round 84)" for each metric."""
+    text = ""
+    for name, value in progress.metrics.items():
+        best = progress.best.get(name)
+        text += f", {name} {metric(value)}"
+        text += f" (best {metric(best.value)} at round {best.round})" if best and best.round != progress.round else ""
+    return text

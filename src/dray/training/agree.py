@@ -1,0 +1,158 @@
+"""What all workers must agree on, found out step by step: columns, categories, groups, cuts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dray.config.run_file import RunConfig
+from dray.data.cuts import cut_table
+from dray.data.features import Column, choose_features, kind_of, require_column
+from dray.data.parquet import Dataset
+from dray.data.scan import Found, merge_categories, require_groups_together
+from dray.data.shards import Slice, Unit, deal, keep_groups_whole
+from dray.errors import DataError, ModelError
+from dray.learners.xgboost_model import Model
+from dray.storage import StorageOptions
+from dray.telemetry.run_directory import open_run
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Which column is what, as far as the footers tell: categories are still empty."""
+
+    features: tuple[Column, ...]
+    label: Column
+    weight: str | None
+    group: str | None
+
+    @property
+    def categories(self) -> list[str]:
+        return [column.name for column in (*self.features, self.label) if column.kind == "category"]
+
+    @property
+    def needs_scan(self) -> bool:
+        return bool(self.categories) or self.group is not None
+
+
+@dataclass(frozen=True)
+class Previous:
+    """The run that this one goes on from."""
+
+    model: Model
+    cuts: npt.NDArray[np.float32]
+    content: bytes
+
+
+def read_previous(location: str, storage: StorageOptions) -> Previous:
+    directory = open_run(location, storage)
+    if directory.document["status"] != "finished":
+        raise ModelError(
+            f"{location} is {directory.document['status']}, not finished.", fix="Name a finished run: dray runs"
+        )
+    content = directory.read_bytes("model.ubj")
+    model = Model.from_bytes(content, directory.path("model.ubj"))
+    table = directory.read_table("cuts.parquet")
+    return Previous(model, np.stack([column.to_numpy() for column in table.columns], axis=1), content)
+
+
+def cuts_as_table(features: Sequence[Column], cuts: npt.NDArray[np.float32]) -> pa.Table:
+    return pa.table(list(cuts.T), names=[feature.name for feature in features])
+
+
+def assign_roles(config: RunConfig, schema: pa.Schema, previous: Previous | None) -> Roles:
+    """Give every column its role, or say which is missing."""
+    label = Column(config.label, kind_of(config.label, require_column(schema, config.label, role="--label")))
+    for name, role in ((config.weight, "--weight"), (config.group, "--group")):
+        if name is not None:
+            require_column(schema, name, role=role)
+    if config.weight is not None and kind_of(config.weight, schema.field(config.weight).type) == "category":
+        raise DataError(f'The weight column "{config.weight}" is text.', fix="Weights are numbers.")
+    taken = [name for name in (config.label, config.weight, config.group) if name is not None]
+    features = choose_features(schema, taken=taken, ignore=config.ignore)
+    if previous is not None:
+        features = _as_before(features, label, previous)
+        label = previous.model.label
+    return Roles(tuple(features), label, config.weight, config.group)
+
+
+def check_eval_schema(roles: Roles, schema: pa.Schema) -> None:
+    """The evaluation set needs every column that is used, with the same meaning."""
+    for column in (*roles.features, roles.label):
+        found = kind_of(column.name, require_column(schema, column.name, role="needed for evaluation"))
+        if found != column.kind and "category" in (found, column.kind):
+            raise DataError(
+                f'Column "{column.name}" is a {column.kind} in the training data but a {found} in the evaluation data.',
+                fix="Write it with one type in both.",
+            )
+    for name in (roles.weight, roles.group):
+        if name is not None:
+            require_column(schema, name, role="needed for evaluation")
+
+
+def with_categories(roles: Roles, found: Sequence[Found]) -> Roles:
+    """Give every category column the one dictionary of all the data; an earlier run's comes first, unchanged."""
+
+    def complete(column: Column) -> Column:
+        if column.kind != "category":
+            return column
+        known = set(column.categories)
+        new = tuple(value for value in merge_categories(found, column.name) if value not in known)
+        return replace(column, categories=column.categories + new)
+
+    label = complete(roles.label)
+    if roles.label.categories and label != roles.label:
+        raise DataError(
+            f'The label "{label.name}" has a class that the earlier run did not know: {label.categories[-1]!r}.',
+            fix="Train a new model instead of continuing.",
+        )
+    return replace(roles, features=tuple(map(complete, roles.features)), label=label)
+
+
+def units_of(dataset: Dataset, roles: Roles, found: Sequence[Found]) -> list[Unit]:
+    """What can be dealt: row groups, or whole ranking groups."""
+    if roles.group is None:
+        return [(piece,) for piece in dataset.row_groups]
+    return keep_groups_whole(dataset.row_groups, require_groups_together(dataset.row_groups, found, roles.group))
+
+
+def scan_shares(dataset: Dataset, workers: int) -> list[list[Slice]]:
+    """Who looks through which row groups."""
+    shards = deal([(piece,) for piece in dataset.row_groups], workers, may_be_empty=True)
+    return [[piece for unit in shard for piece in unit] for shard in shards]
+
+
+def make_cuts(
+    roles: Roles, sample: Sequence[npt.NDArray[np.float32]], bins: int, previous: Previous | None
+) -> npt.NDArray[np.float32]:
+    """Fix the cuts: from the sample, or as they were. A category's cuts are its categories, grown or not."""
+    columns = list(sample) if previous is None else [column[~np.isnan(column)] for column in previous.cuts.T]
+    return cut_table(columns, [len(feature.categories) for feature in roles.features], bins)
+
+
+def _as_before(features: Sequence[Column], label: Column, previous: Previous) -> list[Column]:
+    model = previous.model
+    if label.name != model.label.name or label.kind != model.label.kind:
+        raise ModelError(
+            f'The earlier run predicts "{model.label.name}" ({model.label.kind}), not "{label.name}" ({label.kind}).',
+            fix="Continue with the same label.",
+        )
+    now = {feature.name: feature for feature in features}
+    for before in model.features:
+        found = now.pop(before.name, None)
+        if found is None or found.kind != before.kind:
+            raise DataError(
+                f'The earlier run has the feature "{before.name}" ({before.kind}); the data has '
+                f"{'no such feature' if found is None else f'a {found.kind} there'}.",
+                fix="Continue on data with the same columns.",
+            )
+    if now:
+        raise DataError(
+            f'The data has a feature that the earlier run did not know: "{next(iter(now))}".',
+            fix=f"Leave it out with --ignore {next(iter(now))}, or train a new model.",
+        )
+    return list(model.features)

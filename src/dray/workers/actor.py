@@ -1,0 +1,34 @@
+"""The Ray actor around a worker.
+
+It imports next to nothing: the threads are set before numpy and the learner's library are loaded, so a process that
+the cluster had ready, with whatever environment, does as well as a new one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import ray
+
+from dray.threads.apply import set_environment
+
+if TYPE_CHECKING:
+    from dray.workers.worker import Status
+
+
+@ray.remote(max_restarts=0, concurrency_groups={"watch": 1})
+class WorkerActor:
+    """A worker whose status is answered by a thread of its own, also in the middle of a round."""
+
+    def __init__(self, number: int, threads: int) -> None:
+        set_environment(threads)
+        from dray.workers.worker import Worker
+
+        self._worker = Worker(number, threads)
+
+    def call(self, method: str, *arguments: Any) -> Any:
+        return getattr(self._worker, method)(*arguments)
+
+    @ray.method(concurrency_group="watch")
+    def status(self, after_round: int) -> Status:
+        return self._worker.status(after_round)

@@ -1,0 +1,138 @@
+"""The frame of the command line: quick help, and every failure as words and an exit code."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+
+from dray import __version__
+from dray.cli import main as frame
+from dray.cli.main import COMMANDS, Entry, main
+from dray.errors import DataError, WorkerError
+
+HEAVY = ("numpy", "pyarrow", "ray", "xgboost", "pydantic", "rich", "psutil", "yaml")
+
+
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> list[BaseException]:
+    """Put an exception in the list: the command `train` raises it."""
+    raised: list[BaseException] = []
+
+    @click.command()
+    @click.option("--json", "as_json", is_flag=True)
+    def train(as_json: bool) -> None:
+        raise raised[0]
+
+    monkeypatch.setattr(frame, "train", train, raising=False)
+    monkeypatch.setitem(COMMANDS, "train", Entry(frame.__name__, "train", "Fail."))
+    return raised
+
+
+def test_help_lists_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--help"]) == 0
+    out = capsys.readouterr().out
+    for name, entry in COMMANDS.items():
+        assert name in out
+        assert entry.help in out
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["data", "make", "--help"], ["--version"]])
+def test_help_loads_no_heavy_module_and_no_command_it_does_not_show(arguments: list[str]) -> None:
+    code = (
+        "import resource, sys; from dray.cli.main import main; main(sys.argv[1:]);"
+        "used = resource.getrusage(resource.RUSAGE_SELF);"
+        "print(*sys.modules, file=sys.stderr); print(used.ru_utime + used.ru_stime, file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=True)
+    modules, seconds = done.stderr.splitlines()
+    loaded = set(modules.split())
+    assert not loaded & set(HEAVY)
+    assert not loaded & {entry.module for name, entry in COMMANDS.items() if name not in arguments}
+    # Time on the processor, so that a busy machine does not fail this; on an idle one it is the time people wait.
+    assert float(seconds) < 0.3
+
+
+def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--version"]) == 0
+    assert capsys.readouterr().out == f"dray {__version__}\n"
+
+
+def test_without_a_command_the_help_is_shown_and_the_exit_code_is_2(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 2
+    assert "Commands:" in capsys.readouterr().err
+
+
+def test_a_misspelt_command_names_the_nearest(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["trian"]) == 2
+    assert (
+        capsys.readouterr().err == 'Error: There is no command "trian". Did you mean "train"?\nFix: See dray --help.\n'
+    )
+
+
+def test_a_wrong_option_is_the_users_mistake(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["data", "make", "out", "--rowz", "3", "--json"]) == 2
+    captured = capsys.readouterr()
+    assert "--rowz" in captured.err
+    assert "Fix: See dray data make --help." in captured.err
+    assert json.loads(captured.out)["error"]["type"] == "UsageError"
+
+
+def test_an_error_says_what_and_fix(failing: list[BaseException], capsys: pytest.CaptureFixture[str]) -> None:
+    failing.append(DataError("No rows.", "Add some."))
+    assert main(["train"]) == 2
+    captured = capsys.readouterr()
+    assert captured.err == "Error: No rows.\nFix: Add some.\n"
+    assert captured.out == ""
+
+
+def test_with_json_an_error_is_a_document_too(failing: list[BaseException], capsys: pytest.CaptureFixture[str]) -> None:
+    failing.append(WorkerError("A worker died.", "Look at its log."))
+    assert main(["train", "--json"]) == 1
+    assert json.loads(capsys.readouterr().out) == {
+        "error": {"type": "WorkerError", "what": "A worker died.", "fix": "Look at its log."}
+    }
+
+
+def test_ctrl_c_is_one_line_and_130(failing: list[BaseException], capsys: pytest.CaptureFixture[str]) -> None:
+    failing.append(KeyboardInterrupt())
+    assert main(["train"]) == 130
+    assert capsys.readouterr().err.strip() == "Interrupted."
+
+
+def test_an_unexpected_error_is_one_line_and_a_file(
+    failing: list[BaseException],
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(frame.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.delenv("DRAY_TRACEBACK", raising=False)
+    failing.append(ZeroDivisionError("a bug\nin two lines"))
+    assert main(["train"]) == 1
+    (file,) = tmp_path.iterdir()
+    first, second = capsys.readouterr().err.splitlines()
+    assert first == "Error: Unexpected ZeroDivisionError: a bug"
+    assert str(file) in second
+    assert "Traceback" in file.read_text()
+
+
+def test_dray_traceback_shows_it_at_once(
+    failing: list[BaseException], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DRAY_TRACEBACK", "1")
+    failing.append(ZeroDivisionError("a bug"))
+    assert main(["train"]) == 1
+    assert "Traceback (most recent call last)" in capsys.readouterr().err
+
+
+def test_a_reader_that_goes_away_is_no_drama() -> None:
+    code = "from dray.cli.output import print_json; print_json(list(range(100000)))"
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout and process.stderr
+    process.stdout.close()
+    assert process.wait(20) == 1
+    assert process.stderr.read() == b""
+    process.stderr.close()

@@ -1,0 +1,69 @@
+"""`dray runs`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from dray.cli.runs import runs
+from dray.errors import StorageError
+from dray.telemetry.run_directory import RunDirectory
+from s3_server import S3Server
+
+RESULT = {
+    "rows": 1_000_000,
+    "workers": 2,
+    "rounds": 100,
+    "seconds": {"total": 16.5},
+    "metrics": {"eval-auc": 0.84},
+}
+
+
+def make_run(location: str, name: str) -> None:
+    directory = RunDirectory.create(f"{location}/{name}", run=name)
+    directory.finish(RESULT)
+    directory.close()
+
+
+def test_the_table_shows_each_run_on_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    make_run(str(tmp_path / "runs"), "one")
+    (tmp_path / "runs" / "two").mkdir()
+    (tmp_path / "runs" / "two" / "run.json").write_text("{")
+    result = CliRunner().invoke(runs, [])
+    assert result.exit_code == 0
+    header, *lines = result.stdout.splitlines()
+    assert header.split() == ["run", "status", "when", "rows", "workers", "rounds", "metric", "time"]
+    [one] = [line for line in lines if line.startswith("one")]
+    assert one.split()[:2] == ["one", "finished"]
+    assert one.split()[4:] == ["1,000,000", "2", "100", "eval-auc", "0.84000", "16.5", "s"]
+    assert any(line.split()[:2] == ["two", "broken"] for line in lines)
+
+
+@pytest.mark.parametrize("where", ["local", "s3"])
+def test_json_is_one_document(where: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    location = str(tmp_path)
+    if where == "s3":
+        server: S3Server = request.getfixturevalue("s3_server")
+        location = server.url("runs")
+    make_run(location, "one")
+    result = CliRunner().invoke(runs, [location, "--json"])
+    [run] = json.loads(result.stdout)["runs"]
+    assert (run["run"], run["status"], run["rounds"], run["seconds"]) == ("one", "finished", 100, 16.5)
+    assert run["directory"] == f"{location}/one"
+
+
+def test_no_runs_yet_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(runs, [])
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert "dray train" in result.stderr
+    assert json.loads(CliRunner().invoke(runs, ["--json"]).stdout) == {"runs": []}
+
+
+def test_a_directory_that_does_not_exist_is_an_error(tmp_path: Path) -> None:
+    result = CliRunner().invoke(runs, [str(tmp_path / "nowhere")])
+    assert isinstance(result.exception, StorageError)

@@ -64,7 +64,7 @@ def adopt_orphans() -> None:
 def run(command: Sequence[str | Path], env: Mapping[str, str], scratch: Path, timeout_s: float = 1800) -> Measured:
     """Run the command to its end; raise CommandFailedError with the end of its stderr when it fails."""
     scratch.mkdir(parents=True, exist_ok=True)
-    others = set(_descendants())
+    others = psutil.Process().children()
     stdout, stderr = scratch / "stdout", scratch / "stderr"
     # Files, not pipes: a process that the command leaves behind would keep a pipe open.
     with stdout.open("wb") as out, stderr.open("wb") as err:
@@ -80,7 +80,7 @@ def run(command: Sequence[str | Path], env: Mapping[str, str], scratch: Path, ti
         finally:
             seconds = time.perf_counter() - started
             memory.stop()
-            left_behind = end(set(_descendants()) - others, grace_s=0 if process.poll() is None else 10)
+            left_behind = end(_descendants(others), grace_s=0 if process.poll() is None else 10)
     if code != 0:
         tail = "\n".join(stderr.read_text(errors="replace").splitlines()[-15:])
         raise CommandFailedError(
@@ -122,7 +122,7 @@ def tree(pid: int) -> set[psutil.Process]:
 class _PeakMemory:
     """Samples the memory of this process's descendants, less those that were there before."""
 
-    def __init__(self, others: set[psutil.Process]) -> None:
+    def __init__(self, others: Sequence[psutil.Process]) -> None:
         self.peak_bytes = 0
         self.rss_sum_bytes = 0
         self._others = others
@@ -136,7 +136,7 @@ class _PeakMemory:
 
     def _watch(self) -> None:
         while not self._stop.wait(SAMPLE_EVERY_S):
-            sizes = [_sizes(process.pid) for process in _descendants() if process not in self._others]
+            sizes = [_sizes(process.pid) for process in _descendants(self._others)]
             anonymous = sum(size["RssAnon"] for size in sizes)
             shared = sum(max((size[kind] for size in sizes), default=0) for kind in ("RssFile", "RssShmem"))
             high_water = sizes[0]["VmHWM"] if len(sizes) == 1 else 0
@@ -144,8 +144,12 @@ class _PeakMemory:
             self.rss_sum_bytes = max(self.rss_sum_bytes, sum(size["VmRSS"] for size in sizes))
 
 
-def _descendants() -> list[psutil.Process]:
-    return psutil.Process().children(recursive=True)
+def _descendants(others: Sequence[psutil.Process]) -> set[psutil.Process]:
+    """Return what this process has started, without the others and what they start: a cluster that was there before."""
+    found = set(psutil.Process().children(recursive=True))
+    for other in others:
+        found -= tree(other.pid)
+    return found
 
 
 def _sizes(pid: int) -> dict[str, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # so that tests find s3_server.py in any import mode
 
-from s3_server import S3Server, serve_s3
+from s3_server import CACHE_S, S3Server, serve_s3
 
 
 @pytest.fixture(scope="session")
@@ -26,6 +27,7 @@ def s3_server(s3_process: S3Server, monkeypatch: pytest.MonkeyPatch, tmp_path: P
     """A real S3 endpoint with an empty bucket, and the AWS_* variables to reach it."""
     for place in s3_process.directory.iterdir():
         shutil.rmtree(place) if place.is_dir() else place.unlink()
+    time.sleep(2 * CACHE_S)  # till the server has forgotten what was there
     for name in [name for name in os.environ if name.startswith("AWS_") and name != "AWS_CA_BUNDLE"]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "no-aws-config"))

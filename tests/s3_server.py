@@ -15,6 +15,7 @@ from pathlib import Path
 ACCESS_KEY = "drayaccesskey"
 SECRET_KEY = "drayverysecretkey"
 BUCKET = "bucket"
+CACHE_S = 0.02
 
 
 @dataclass(frozen=True)
@@ -57,15 +58,17 @@ def serve_s3(root: Path) -> Iterator[S3Server]:
     bucket.mkdir(parents=True, exist_ok=True)
     port = _free_port()
     command = [program, "serve", "s3", "--addr", f"127.0.0.1:{port}", "--auth-key", f"{ACCESS_KEY},{SECRET_KEY}"]
-    # Without caches a test sees at once what it puts into the directory itself.
-    command += ["--dir-cache-time", "0", "--vfs-cache-mode", "off", "--config", "/dev/null", str(root)]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    # Almost no cache, so that tests see what they put into the directory themselves; with none rclone spins.
+    command += ["--dir-cache-time", f"{CACHE_S}s", "--vfs-cache-mode", "off", "--config", "/dev/null", str(root)]
+    log = root.with_name(f"{root.name}.rclone.log")
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output)
     try:
-        _wait_until_listening(process, port)
+        _wait_until_listening(process, port, log)
         yield S3Server(f"http://127.0.0.1:{port}", bucket)
     finally:
         process.terminate()
-        process.communicate(timeout=10)
+        process.wait(timeout=10)
 
 
 def _free_port() -> int:
@@ -74,11 +77,11 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _wait_until_listening(process: subprocess.Popen[bytes], port: int, timeout_s: float = 20.0) -> None:
+def _wait_until_listening(process: subprocess.Popen[bytes], port: int, log: Path, timeout_s: float = 20.0) -> None:
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
         if process.poll() is not None:
-            raise RuntimeError(f"rclone ended: {process.communicate()[1].decode()}")
+            raise RuntimeError(f"rclone ended: {log.read_text()}")
         try:
             socket.create_connection(("127.0.0.1", port), timeout=1).close()
             return

@@ -13,7 +13,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import lru_cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
 
 from pyarrow import fs as pafs
@@ -87,6 +87,27 @@ def _connect(
             retry_strategy=pafs.AwsStandardS3RetryStrategy(max_attempts=3),
             **settings,
         )
+
+
+def delete_directory(filesystem: pafs.S3FileSystem, path: str, attempts: int = 4) -> None:
+    """Remove every key below `path`; nothing happens when there is none."""
+    for attempt in range(attempts):
+        try:
+            filesystem.delete_dir(path)
+            break
+        except FileNotFoundError:
+            break
+        except OSError:  # a service may refuse single keys, such as those of directories not empty yet
+            if attempt == attempts - 1:
+                raise
+    # pyarrow marks the parent of what it deletes with a key `runs/`. Some services keep that as `runs`, which is
+    # in the way of any later `runs/...`. Only this one key is deleted: another run may come beside it any moment.
+    for parent in [str(parent) for parent in PurePosixPath(path).parents][:-2]:  # neither the bucket nor "."
+        if filesystem.get_file_info(pafs.FileSelector(parent, allow_not_found=True)):
+            return
+        if filesystem.get_file_info(parent).type == pafs.FileType.Directory:
+            with suppress(OSError):
+                filesystem.delete_file(parent)
 
 
 def _check_reachable(endpoint: str, host: str, port: int) -> None:

@@ -126,18 +126,12 @@ def write_atomically(location: str, options: StorageOptions, write: Callable[[pa
 def remove_directory(location: str, options: StorageOptions = DEFAULT) -> None:
     """Remove `location` and everything below it; nothing happens when it is not there."""
     filesystem, path = open_storage(location, options)
-    # A store may refuse single keys of a batch, such as those of directories that are not empty yet.
-    attempts = 5 if is_s3(location) else 1
     with translate_errors(location):
-        for attempt in range(attempts):
-            try:
+        if is_s3(location):
+            s3.delete_directory(filesystem, path)
+        else:
+            with suppress(FileNotFoundError):
                 filesystem.delete_dir(path)
-                return
-            except FileNotFoundError:
-                return
-            except OSError:
-                if attempt == attempts - 1:
-                    raise
 
 
 @contextmanager

@@ -98,14 +98,17 @@ def _bar(doing: str, unit: str) -> Iterator[Progress]:
 
 
 def _lines(doing: str, unit: str) -> Progress:
-    begun = said = time.monotonic()
+    said = time.monotonic()
+    first: tuple[float, int] | None = None
 
     def report(done: int, total: int) -> None:
-        nonlocal said
+        nonlocal said, first
         now = time.monotonic()
-        if done and now - said >= _LINE_EVERY_S:
+        # Counted from the first report: what came before it is start-up, which does not come again.
+        first = first or (now, done)
+        if done > first[1] and now - said >= _LINE_EVERY_S:
             said = now
-            left = duration((now - begun) / done * (total - done))
+            left = duration((now - first[0]) / (done - first[1]) * (total - done))
             human(f"{doing}: {done:,} of {total:,} {unit} ({done / total:.0%}), {left} left")
 
     return report

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dray.cli.output import human, print_json
+
 if TYPE_CHECKING:
     from dray.telemetry.run_list import RunSummary
 
@@ -15,8 +17,8 @@ _STYLES = {"finished": "green", "running": "yellow", "failed": "red", "lost": "r
 
 @click.command()
 @click.argument("directory", required=False)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-@click.option("--endpoint", help="URL of an S3 service other than AWS.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON document on stdout.")
+@click.option("--endpoint", help="Address of an S3-compatible store, such as http://minio:9000.")
 @click.option("--region", help="Region of the bucket.")
 @click.option("--profile", help="Profile in ~/.aws to take credentials from.")
 def runs(directory: str | None, as_json: bool, endpoint: str | None, region: str | None, profile: str | None) -> None:
@@ -28,7 +30,6 @@ def runs(directory: str | None, as_json: bool, endpoint: str | None, region: str
     from pathlib import Path
 
     from dray.storage import StorageOptions
-    from dray.telemetry.events import dumps
     from dray.telemetry.run_list import list_runs
 
     if directory is None and not Path(DEFAULT_DIRECTORY).exists():
@@ -36,9 +37,9 @@ def runs(directory: str | None, as_json: bool, endpoint: str | None, region: str
     else:
         found = list_runs(directory or DEFAULT_DIRECTORY, StorageOptions(endpoint, region, profile))
     if as_json:
-        click.echo(dumps({"runs": [asdict(summary) for summary in found]}, indent=2))
+        print_json({"runs": [asdict(summary) for summary in found]})
     elif not found:
-        click.echo(f"No runs in {directory or DEFAULT_DIRECTORY}. Make one: dray train DATA --label COLUMN", err=True)
+        human(f"No runs in {directory or DEFAULT_DIRECTORY}. Make one: dray train DATA --label COLUMN")
     else:
         _print_table(found)
 
@@ -48,30 +49,32 @@ def _print_table(found: list[RunSummary]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from dray.telemetry.format import count, duration
+    from dray.telemetry.format import count, duration, metric
 
-    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("run", no_wrap=True)
     table.add_column("status", no_wrap=True)
     table.add_column("when", no_wrap=True)
     for name in ("rows", "workers", "rounds"):
         table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("metric")
     table.add_column("time", justify="right", no_wrap=True)
+    table.add_column("metric", no_wrap=True, overflow="ellipsis")
     for summary in found:
         table.add_row(
             Text(summary.run),
             Text(summary.status, style=_STYLES.get(summary.status, "")),
             _when(summary.started),
             *("" if value is None else count(value) for value in (summary.rows, summary.workers, summary.rounds)),
-            Text(_outcome(summary)),
             "" if summary.seconds is None else duration(summary.seconds),
+            Text(", ".join(f"{name} {metric(value)}" for name, value in (summary.metrics or {}).items())),
         )
     # In a pipe there is no width to fit: every line stays whole.
     console = Console(highlight=False)
     if not console.is_terminal:
         console.width = 10_000
     console.print(table)
+    for summary in (summary for summary in found if summary.problem):
+        console.print(Text(f"{summary.run} ({summary.status}): {summary.problem}", style="dim"))
 
 
 def _when(started: str | None) -> str:
@@ -79,14 +82,6 @@ def _when(started: str | None) -> str:
     from datetime import datetime
 
     try:
-        return f"{datetime.fromisoformat(started or '').astimezone():%Y-%m-%d %H:%M:%S}"
+        return f"{datetime.fromisoformat(started or '').astimezone():%Y-%m-%d %H:%M}"
     except ValueError:
         return ""
-
-
-def _outcome(summary: RunSummary) -> str:
-    from dray.telemetry.format import metric
-
-    if summary.problem:
-        return summary.problem
-    return ", ".join(f"{name} {metric(value)}" for name, value in (summary.metrics or {}).items())

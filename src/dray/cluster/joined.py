@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 import platform
 import socket
@@ -13,6 +12,7 @@ from typing import Any
 
 from dray.cluster.cluster import Cluster, Node
 from dray.cluster.environment import environment_for_ray, refresh_authentication
+from dray.cluster.quiet import OPTIONS, quiet
 from dray.errors import ClusterError
 from dray.threads.decide import Decision, threads_per_worker, workers_that_fit
 
@@ -67,10 +67,10 @@ def join(address: str, *, workers: int, threads: int | None) -> JoinedCluster:
     variables = {"RAY_AUTH_MODE": "token"} if found.get("token") else {}
     import ray
 
-    with environment_for_ray(variables):
+    with environment_for_ray(variables), quiet():
         refresh_authentication()
         try:
-            ray.init(address=found["address"], log_to_driver=False, logging_level=logging.CRITICAL)
+            ray.init(address=found["address"], **OPTIONS)
         except Exception as error:
             raise ClusterError(
                 f"The Ray cluster at {found['address']} cannot be joined: {str(error).strip().splitlines()[0]}",

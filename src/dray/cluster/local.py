@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import secrets
 import shutil
 import tempfile
@@ -14,6 +13,7 @@ import psutil
 from dray.cluster.cluster import Cluster
 from dray.cluster.environment import environment_for_ray, refresh_authentication
 from dray.cluster.lean import lean_start
+from dray.cluster.quiet import OPTIONS, quiet
 from dray.errors import ClusterError
 from dray.threads.apply import environment
 from dray.threads.decide import Decision
@@ -91,16 +91,16 @@ class LocalCluster(Cluster):
         me = psutil.Process()
         before = set(me.children())
         try:
-            ray.init(
-                address="local",
-                num_cpus=cpus,
-                include_dashboard=False,
-                object_store_memory=OBJECT_STORE_BYTES,
-                log_to_driver=False,
-                logging_level=logging.CRITICAL,
-                _node_ip_address="127.0.0.1",
-                _temp_dir=str(self._directory),
-            )
+            with quiet():
+                ray.init(
+                    address="local",
+                    num_cpus=cpus,
+                    include_dashboard=False,
+                    object_store_memory=OBJECT_STORE_BYTES,
+                    _node_ip_address="127.0.0.1",
+                    _temp_dir=str(self._directory),
+                    **OPTIONS,
+                )
         finally:
             self._started = [child for child in me.children() if child not in before]
 

@@ -44,7 +44,10 @@ def _cut_points(column: Floats, bins: int) -> Floats:
     bin_of = (rank - 1) * light_bins // max(1, int(rank[-1]))
     first_of_bin = np.concatenate([[True], bin_of[1:] != bin_of[:-1]])
     after_heavy = np.concatenate([[False], heavy[:-1]])
-    chosen = values[first_of_bin | heavy | after_heavy]
-    if len(chosen) > bins:  # many heavy values: thin out evenly, keep both ends
-        chosen = chosen[np.linspace(0, len(chosen) - 1, bins).round().astype(int)]
-    return chosen
+    chosen = first_of_bin | after_heavy | heavy
+    if chosen.sum() > bins:  # many heavy values: they stay, the others are thinned out evenly
+        others = np.flatnonzero(chosen & ~heavy)
+        chosen = heavy.copy()
+        chosen[others[np.linspace(0, len(others) - 1, bins - int(heavy.sum())).round().astype(int)]] = True
+    points: Floats = values[chosen]
+    return points

@@ -63,7 +63,7 @@ def kind_of(name: str, arrow: pa.DataType) -> Kind:
         return "timestamp"
     if pt.is_time(arrow) or pt.is_duration(arrow):
         return "seconds"
-    if is_text(arrow) or (pt.is_dictionary(arrow) and not pt.is_nested(arrow.value_type)):
+    if is_text(arrow) or (pt.is_dictionary(arrow) and _can_be_text(arrow.value_type)):
         return "category"
     raise DataError(
         f'Column "{name}" has type {arrow}, which has no meaning as a feature.',
@@ -73,6 +73,16 @@ def kind_of(name: str, arrow: pa.DataType) -> Kind:
 
 def is_text(arrow: pa.DataType) -> bool:
     return bool(pt.is_string(arrow) or pt.is_large_string(arrow) or pt.is_string_view(arrow))
+
+
+def fits(found: Kind, known: Kind) -> bool:
+    """Say whether a column of one kind may stand where another is known: only where their numbers mean the same."""
+    return found == known or {found, known} == {"number", "boolean"}
+
+
+def _can_be_text(arrow: pa.DataType) -> bool:
+    binary = pt.is_binary(arrow) or pt.is_large_binary(arrow) or pt.is_binary_view(arrow)
+    return not (binary or pt.is_fixed_size_binary(arrow) or pt.is_nested(arrow))
 
 
 def choose_features(schema: pa.Schema, *, taken: Iterable[str], ignore: Sequence[str]) -> list[Column]:
@@ -127,8 +137,8 @@ class Encoder:
         local, indices = dictionary_of(values)
         code_of = pc.index_in(local, value_set=self._categories[name])
         unknown = pc.and_(pc.is_null(code_of), pc.is_valid(local)).to_numpy(zero_copy_only=False)
-        if unknown.any():
-            self.unseen[name] += int(unknown[indices[indices < len(local)]].sum())
+        if unknown.any() and (count := int(unknown[indices[indices < len(local)]].sum())):
+            self.unseen[name] += count
         codes = np.append(code_of.to_numpy(zero_copy_only=False).astype(np.float32), np.float32(np.nan))
         found: Floats = codes[indices]
         return found
@@ -144,7 +154,7 @@ def dictionary_of(values: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64]]:
 
 def _numbers(values: pa.Array, column: Column) -> Floats:
     arrow = values.type
-    if kind_of(column.name, arrow) == "category":
+    if not pt.is_null(arrow) and not fits(kind_of(column.name, arrow), column.kind):
         raise DataError(
             f'Column "{column.name}" holds {arrow} here, but the model knows it as a {column.kind}.',
             fix="Write the column with the type it had in training.",
@@ -163,5 +173,6 @@ def _numbers(values: pa.Array, column: Column) -> Floats:
         numbers = values.to_numpy(zero_copy_only=False)
     else:
         numbers = values.cast(pa.float32(), safe=False).to_numpy(zero_copy_only=False)
-    floats: Floats = numbers.astype(np.float32, copy=False)
+    with np.errstate(over="ignore"):  # too large for float32 is infinite, which the learner refuses
+        floats: Floats = numbers.astype(np.float32, copy=False)
     return floats

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from dray.storage import StorageOptions, expand, open_storage, translate_errors
 
 BATCH_BYTES = 16 * 2**20
 """About the size of a decoded batch: large enough to be quick, small enough that memory follows the matrix."""
+LEAST_BATCH_ROWS = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +59,12 @@ def open_dataset(locations: Sequence[str], storage: StorageOptions) -> Dataset:
     files = expand(locations, storage)
     with ThreadPoolExecutor(max_workers=16) as pool:
         footers = list(pool.map(lambda file: _footer(file, storage), files))
-    schema = footers[0].schema.to_arrow_schema()
+    schemas = [footer.schema.to_arrow_schema() for footer in footers]
+    schema, typed_by = _common_schema(schemas, files)
     groups: list[Slice] = []
     position = 0
-    for file, footer in zip(files, footers, strict=True):
-        _require_same(schema, footer.schema.to_arrow_schema(), files[0], file)
+    for file, footer, found in zip(files, footers, schemas, strict=True):
+        _require_same(schema, found, typed_by, files[0], file)
         for index in range(footer.num_row_groups):
             rows = footer.row_group(index).num_rows
             if rows:
@@ -82,18 +85,18 @@ def read_slices(
     """
     file: str | None = None
     reader: pq.ParquetFile | None = None
-    batch_rows = max(1024, BATCH_BYTES // (4 * max(1, len(columns))))
+    batch_rows = max(LEAST_BATCH_ROWS, BATCH_BYTES // (4 * max(1, len(columns))))
     try:
         for piece in slices:
             with reading(piece.file):
                 if piece.file != file or reader is None:
                     if reader is not None:
-                        reader.close()
+                        reader.close(force=True)
                     reader, file = _open(piece.file, categories, storage), piece.file
                 yield from _read_slice(reader, piece, columns, batch_rows)
     finally:
         if reader is not None:
-            reader.close()
+            reader.close(force=True)
 
 
 def _read_slice(
@@ -124,9 +127,35 @@ def _footer(file: str, storage: StorageOptions) -> pq.FileMetaData:
         return pq.read_metadata(stream)
 
 
-def _require_same(expected: pa.Schema, found: pa.Schema, first_file: str, file: str) -> None:
-    missing = [name for name in expected.names if name not in found.names]
-    extra = [name for name in found.names if name not in expected.names]
+def _common_schema(schemas: Sequence[pa.Schema], files: Sequence[str]) -> tuple[pa.Schema, dict[str, str]]:
+    """Return the first file's schema, and which file gives a column its type: the first where it is not all null."""
+    for file, schema in zip(files, schemas, strict=True):
+        names = Counter(schema.names)
+        if len(names) < len(schema):
+            raise DataError(
+                f'{file} has two columns "{names.most_common(1)[0][0]}".', fix="Write the file with distinct names."
+            )
+    common = schemas[0]
+    typed_by = dict.fromkeys(common.names, files[0])
+    for index, field in enumerate(common):
+        if pa.types.is_null(field.type):
+            for file, schema in zip(files, schemas, strict=True):
+                position = schema.get_field_index(field.name)
+                if position >= 0 and not pa.types.is_null(schema.field(position).type):
+                    common = common.set(index, schema.field(position))
+                    typed_by[field.name] = file
+                    break
+    return common, typed_by
+
+
+def _require_same(
+    expected: pa.Schema, found: pa.Schema, typed_by: Mapping[str, str], first_file: str, file: str
+) -> None:
+    if found.equals(expected):
+        return
+    expected_names, found_names = expected.names, found.names
+    missing = sorted(set(expected_names) - set(found_names), key=expected_names.index)
+    extra = sorted(set(found_names) - set(expected_names), key=found_names.index)
     if missing or extra:
         name, lacking = (missing[0], file) if missing else (extra[0], first_file)
         having = first_file if missing else file
@@ -134,11 +163,11 @@ def _require_same(expected: pa.Schema, found: pa.Schema, first_file: str, file: 
             f'The files differ: column "{name}" is in {having} but not in {lacking}.',
             fix="Write all files with the same columns, or leave the file out.",
         )
-    for name in expected.names:
+    for name in expected_names:
         one, other = expected.field(name).type, found.field(name).type
         if one != other and not _same_meaning(name, one, other):
             raise DataError(
-                f'The files differ: column "{name}" is {one} in {first_file} but {other} in {file}.',
+                f'The files differ: column "{name}" is {one} in {typed_by[name]} but {other} in {file}.',
                 fix="Write the column with one type in all files, or leave the file out.",
             )
 

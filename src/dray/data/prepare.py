@@ -24,4 +24,6 @@ class Preparation:
     """The reference rows that everybody bins by (`cuts.py`)."""
     bins: int
     split: Split | None
+    label_sample: Split
+    """Rows whose labels the driver sees, to estimate the intercept."""
     storage: StorageOptions

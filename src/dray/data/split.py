@@ -1,4 +1,4 @@
-"""Which rows are set aside for evaluation: decided by a row's position alone.
+"""Which rows are picked for evaluation or for a sample: decided by a row's position alone.
 
 Pure, and independent of workers, threads, files read together and batch sizes.
 """
@@ -18,10 +18,11 @@ class Split:
     fraction: float
     seed: int
 
-    def is_eval(self, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-        return _mix(positions.astype(np.uint64) + _mix(np.array([self.seed], np.uint64))) < np.uint64(
-            self.fraction * float(2**64)
-        )
+    def picks(self, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
+        hashed = _mix(positions.astype(np.uint64) + _mix(np.array([self.seed], np.uint64)))
+        last = np.uint64(min(int(self.fraction * 2**64), 2**64) - 1)
+        picked: npt.NDArray[np.bool_] = hashed <= last
+        return picked
 
 
 def _mix(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:

@@ -26,6 +26,7 @@ from dray.storage import is_s3
 
 Floats = npt.NDArray[np.float32]
 Bools = npt.NDArray[np.bool_]
+Positions = npt.NDArray[np.int64]
 Item = TypeVar("Item")
 
 
@@ -38,6 +39,8 @@ class Batch:
     weight: Floats | None
     group_starts: Bools | None
     """True where a ranking group begins."""
+    positions: Positions
+    """Numbers of the rows in the whole data set."""
 
 
 class Stream:
@@ -89,9 +92,13 @@ class Stream:
             for piece, batch in self._record_batches(unit):
                 self._on_rows(batch.num_rows)
                 starts = groups.starts(batch) if groups.name else None
-                kept, starts = self._keep(piece, batch, starts, groups)
-                if kept.num_rows:
-                    yield self._encode(kept, starts)
+                positions = np.arange(piece.position, piece.position + batch.num_rows, dtype=np.int64)
+                chosen = self._chosen(positions, starts, groups)
+                if chosen is not None:
+                    batch, positions = batch.filter(pa.array(chosen)), positions[chosen]
+                    starts = None if starts is None else starts[chosen]
+                if batch.num_rows:
+                    yield self._encode(batch, positions, starts)
 
     def _record_batches(self, unit: tuple[Slice, ...]) -> Iterator[tuple[Slice, pa.RecordBatch]]:
         prepared = self._preparation
@@ -100,20 +107,17 @@ class Stream:
         categories = [c.name for c in encoded if c.kind == "category"]
         return read_slices(unit, names, categories, prepared.storage)
 
-    def _keep(
-        self, piece: Slice, batch: pa.RecordBatch, starts: Bools | None, groups: _Groups
-    ) -> tuple[pa.RecordBatch, Bools | None]:
+    def _chosen(self, positions: Positions, starts: Bools | None, groups: _Groups) -> Bools | None:
         """Pick this stream's part: by the row's position, in ranking by the position of its group's first row."""
         split = self._preparation.split
         if split is None or self._part == "all":
-            return batch, starts
-        positions = np.arange(piece.position, piece.position + batch.num_rows, dtype=np.int64)
+            return None
         if starts is not None:
             positions = groups.first_positions(positions, starts)
-        chosen = split.is_eval(positions) == (self._part == "eval")
-        return batch.filter(pa.array(chosen)), None if starts is None else starts[chosen]
+        chosen: Bools = split.picks(positions) == (self._part == "eval")
+        return chosen
 
-    def _encode(self, batch: pa.RecordBatch, starts: Bools | None) -> Batch:
+    def _encode(self, batch: pa.RecordBatch, positions: Positions, starts: Bools | None) -> Batch:
         prepared = self._preparation
         labels = Encoder([prepared.label])
         return Batch(
@@ -123,6 +127,7 @@ class Stream:
             if prepared.weight is None
             else labels.column(batch.column(prepared.weight), Column(prepared.weight, "number")),
             group_starts=starts,
+            positions=positions,
         )
 
 
@@ -143,8 +148,8 @@ class _Groups:
         self._last = values[len(values) - 1].as_py()
         return starts
 
-    def first_positions(self, positions: npt.NDArray[np.int64], starts: Bools) -> npt.NDArray[np.int64]:
-        first: npt.NDArray[np.int64] = np.maximum.accumulate(np.where(starts, positions, self._position))
+    def first_positions(self, positions: Positions, starts: Bools) -> Positions:
+        first: Positions = np.maximum.accumulate(np.where(starts, positions, self._position))
         self._position = int(first[-1])
         return first
 

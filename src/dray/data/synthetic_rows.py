@@ -85,7 +85,9 @@ class Recipe:
 
     @property
     def schema(self) -> Any:
-        fields = [pa.field(c.name, pa.string() if c.levels else pa.float32()) for c in self.columns]
+        fields = [
+            pa.field(c.name, pa.dictionary(pa.int8(), pa.string()) if c.levels else pa.float32()) for c in self.columns
+        ]
         return pa.schema([pa.field(LABEL, pa.int8(), nullable=False), *fields])
 
 
@@ -226,7 +228,7 @@ def _array(rng: np.random.Generator, column: Column, hidden: Floats) -> Any:
         bins = np.clip((value + np.float32(_SPREAD)) * np.float32(_BINS / 2 / _SPREAD), 0, _BINS - 1).astype(np.uint8)
         codes = np.array(column.level_of_bin, np.int8)[bins]
         indices = pa.Array.from_buffers(pa.int8(), len(codes), [validity, pa.py_buffer(codes)])
-        return pa.DictionaryArray.from_arrays(indices, pa.array(column.levels)).cast(pa.string())
+        return pa.DictionaryArray.from_arrays(indices, pa.array(column.levels))
     value *= np.float32(column.scale)
     value += np.float32(column.shift)
     if column.shape != "plain":

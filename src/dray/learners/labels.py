@@ -60,6 +60,28 @@ class LabelSummary:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class LabelSample:
+    """Labels of rows picked by position: the same ones whoever holds them."""
+
+    positions: npt.NDArray[np.int64]
+    labels: npt.NDArray[np.float32]
+    weights: npt.NDArray[np.float32] | None
+
+    @staticmethod
+    def merge(parts: Iterable[LabelSample]) -> LabelSample:
+        """Return all labels in the order of the data set."""
+        parts = list(parts)
+        positions = np.concatenate([part.positions for part in parts])
+        order = np.argsort(positions)
+        weights = [part.weights for part in parts if part.weights is not None]
+        return LabelSample(
+            positions[order],
+            np.concatenate([part.labels for part in parts])[order],
+            np.concatenate(weights)[order] if weights else None,
+        )
+
+
 def full_name(objective: str) -> str:
     return SHORT_NAMES.get(objective, objective)
 

@@ -15,9 +15,10 @@ import xgboost
 from dray.data.prepare import Preparation
 from dray.data.shards import Shard
 from dray.data.stream import Stream
-from dray.errors import ConfigError, DataError
+from dray.errors import DataError
 from dray.learners import xgboost_ring as ring
-from dray.learners.labels import LabelSummary
+from dray.learners.labels import LabelSample, LabelSummary
+from dray.learners.xgboost_errors import translated
 from dray.learners.xgboost_evaluation import Evaluation
 from dray.learners.xgboost_matrix import PASSES, Loaded, load
 from dray.learners.xgboost_model import Model
@@ -92,6 +93,11 @@ class ShardLearner:
         return self.train_part.labels
 
     @property
+    def label_sample(self) -> LabelSample:
+        assert self.train_part is not None
+        return self.train_part.sample
+
+    @property
     def eval_labels(self) -> LabelSummary | None:
         return None if self.eval_part is None else self.eval_part.labels
 
@@ -100,11 +106,8 @@ class ShardLearner:
     ) -> Outcome | None:
         """Grow the trees with the ring; the first member returns the outcome."""
         assert self.train_part is not None
-        with xgboost.config_context(nthread=self.threads, verbosity=0), ring.joined(address, worker):
-            try:
-                return self._train(task, self.train_part, on_round)
-            except xgboost.core.XGBoostError as error:
-                raise _translate(error) from error
+        with translated(), xgboost.config_context(nthread=self.threads, verbosity=0), ring.joined(address, worker):
+            return self._train(task, self.train_part, on_round)
 
     def _train(self, task: Task, part: Loaded, on_round: Callable[[Round], None]) -> Outcome | None:
         params = task.params | {"nthread": self.threads}
@@ -151,15 +154,3 @@ class Best:
         name = list(metrics)[-1]
         if not self.metrics or is_better(name, metrics[name], self.metrics[name]):
             self.round, self.metrics = round_, metrics
-
-
-def _translate(error: Exception) -> Exception:
-    """Name the parameter that XGBoost refuses; anything else is passed on as it is."""
-    text = str(error)
-    lines = [line for line in text.splitlines() if line.strip()]
-    reason = lines[0].partition("] ")[2] or lines[0] if lines else text
-    if "Invalid Parameter format" in text or "exceed bound" in text or "Unknown objective" in text:
-        return ConfigError(f"XGBoost refuses a parameter: {reason}", fix="Change it under params or with --param.")
-    if "Unknown metric" in text or "Unknown objective" in text:
-        return ConfigError(f"XGBoost: {reason}", fix="Check eval_metric and objective.")
-    return error

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import xgboost
 
-from dray.errors import ConfigError
 from dray.learners import xgboost_ring as ring
+from dray.learners.xgboost_errors import translated
 from dray.learners.xgboost_matrix import Loaded
 
 _DIGITS = 12
@@ -68,6 +68,7 @@ def _gather_rows(loaded: Loaded | None) -> dict[str, Any]:
 
 class _Metric:
     def __init__(self, rows: Mapping[str, Any], params: Mapping[str, Any], threads: int) -> None:
+        self._threads = threads
         empty = np.full((len(rows["label"]), 1), np.nan, dtype=np.float32)
         with xgboost.config_context(nthread=threads):
             self._rows = xgboost.DMatrix(empty, nthread=threads)
@@ -77,12 +78,7 @@ class _Metric:
 
     def __call__(self, margins: np.ndarray[Any, np.dtype[np.float32]]) -> dict[str, float]:
         self._rows.set_base_margin(margins)
-        try:
+        with translated(), xgboost.config_context(nthread=self._threads):
             text = self._model.eval(self._rows, "eval")
-        except xgboost.core.XGBoostError as error:
-            reason = next((line for line in str(error).splitlines() if line.strip()), "")
-            raise ConfigError(
-                f"The metrics cannot be computed: {reason}", fix="Check eval_metric against the objective."
-            ) from error
         pairs = (item.rpartition(":") for item in text.split("\t")[1:])
         return {name: float(f"{float(value):.{_DIGITS}g}") for name, _, value in pairs}

@@ -13,9 +13,11 @@ import xgboost
 
 from dray.data.features import Column
 from dray.data.prepare import Preparation
+from dray.data.split import Split
 from dray.data.stream import Batch, Stream
 from dray.errors import DataError
-from dray.learners.labels import LabelSummary
+from dray.learners.labels import LabelSample, LabelSummary
+from dray.learners.xgboost_errors import translated
 
 PASSES = 3
 """How often XGBoost walks the data to bin it by a reference."""
@@ -32,6 +34,7 @@ class Loaded:
     weight: Floats | None
     """One a row; one a group in ranking."""
     group_sizes: npt.NDArray[np.uint32] | None
+    sample: LabelSample
 
     @property
     def rows(self) -> int:
@@ -44,19 +47,18 @@ class Loaded:
 
 def load(stream: Stream, preparation: Preparation) -> Loaded | None:
     """Bin a stream's rows; nothing when it has none."""
-    passes = _Passes(stream)
+    passes = _Passes(stream, preparation.label_sample)
     if not passes.has_rows:
         return None
     features = preparation.features
     try:
-        matrix = xgboost.QuantileDMatrix(
-            passes,
-            ref=reference(features, preparation.cuts, preparation.bins),
-            max_bin=preparation.bins,
-            enable_categorical=True,
-        )
-    except xgboost.core.XGBoostError as error:
-        raise _translate(error) from error
+        with translated():
+            matrix = xgboost.QuantileDMatrix(
+                passes,
+                ref=reference(features, preparation.cuts, preparation.bins),
+                max_bin=preparation.bins,
+                enable_categorical=True,
+            )
     finally:
         stream.close()
     starts = passes.group_starts()
@@ -69,7 +71,7 @@ def load(stream: Stream, preparation: Preparation) -> Loaded | None:
     # A group may cross batches, and XGBoost would split it there: labels and groups are set on the whole.
     if np.isfinite(label).all():
         matrix.set_info(label=label, group=sizes, weight=weight)
-    return Loaded(matrix, label, weight, sizes)
+    return Loaded(matrix, label, weight, sizes, passes.sample())
 
 
 def reference(features: Sequence[Column], cuts: Floats, bins: int) -> xgboost.QuantileDMatrix:
@@ -100,9 +102,11 @@ def check_weights(weight: Floats, column: str | None) -> None:
 class _Passes(xgboost.DataIter):  # type: ignore[misc]
     """Feeds XGBoost one pass after another; the first also collects what is no feature."""
 
-    def __init__(self, stream: Stream) -> None:
+    def __init__(self, stream: Stream, label_sample: Split) -> None:
         super().__init__(release_data=True)
         self._stream = stream
+        self._label_sample = label_sample
+        self._samples: list[LabelSample] = []
         self._rest: list[tuple[Floats, Floats | None, npt.NDArray[np.bool_] | None]] = []
         first = stream.batches()
         self._head = next(first, None)
@@ -140,16 +144,15 @@ class _Passes(xgboost.DataIter):  # type: ignore[misc]
         parts = [starts for _, _, starts in self._rest if starts is not None]
         return np.concatenate(parts) if parts else None
 
+    def sample(self) -> LabelSample:
+        return LabelSample.merge(self._samples)
+
     def _first_pass(self, others: Iterator[Batch]) -> Iterator[Floats]:
         batch = self._head
         while batch is not None:
             self._rest.append((batch.label, batch.weight, batch.group_starts))
+            picked = self._label_sample.picks(batch.positions)
+            weight = None if batch.weight is None else batch.weight[picked]
+            self._samples.append(LabelSample(batch.positions[picked], batch.label[picked], weight))
             yield batch.features
             batch = next(others, None)
-
-
-def _translate(error: Exception) -> Exception:
-    text = str(error)
-    if ("inf" in text.lower() and "nan" in text.lower()) or "contains `inf`" in text:
-        return DataError("A feature holds an infinite value.", fix="Replace infinities by nulls or by a large number.")
-    return error

@@ -169,6 +169,8 @@ def broken_promise(params: Mapping[str, Any], objective: str) -> str | None:
         return f"subsample={params['subsample']} draws rows on each worker by itself"
     if objective.startswith("rank:") and params.get("lambdarank_pair_method") == "mean":
         return "lambdarank_pair_method=mean draws pairs on each worker by itself"
+    if objective in ("reg:absoluteerror", "reg:quantileerror"):
+        return f"{objective} takes the median or quantile of a leaf on each worker by itself and averages them"
     if str(params.get("device", "cpu")) != "cpu":
         return f"device={params['device']} adds in another order than a CPU"
     return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +18,7 @@ from xgboost.tracker import RabitTracker
 RingAddress = dict[str, str | int]
 
 TIMEOUT_S = 300
+"""For meeting; a round may take as long as it takes."""
 
 
 class Tracker:
@@ -28,8 +29,19 @@ class Tracker:
         self._tracker.start()
         self.address: RingAddress = self._tracker.worker_args()
 
-    def close(self) -> None:
-        self._tracker.free()
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Free the tracker after a ring that ended well.
+
+        Freeing waits for every worker to say goodbye, and a worker that is gone never will: the tracker of a broken
+        ring is left to itself. It ends with the process, or after its timeout.
+        """
+        if kind is None:
+            self._tracker.free()
+        else:
+            del self._tracker.handle
 
 
 @contextmanager
@@ -39,7 +51,7 @@ def joined(address: RingAddress | None, worker: int) -> Iterator[None]:
         yield
         return
     # Ranks follow the text of the task id: pad it, or worker 10 comes before worker 2.
-    with collective.CommunicatorContext(**address, dmlc_task_id=f"{worker:06d}", dmlc_timeout=TIMEOUT_S):
+    with collective.CommunicatorContext(**address, dmlc_task_id=f"{worker:06d}"):
         yield
 
 

@@ -135,7 +135,9 @@ class Progress:
         return seconds
 
     def _paced(self, done: float, total: float, unit: str, now: float) -> Bar:
-        started = self.phase_started or self.started or now
+        started = self.phase_started if self.phase is not None else self.started
+        if started is None:
+            return Bar(done, total, unit, None)
         rate = done / (now - started) if now > started else 0.0
         return Bar(done, total, unit, (total - done) / rate if rate > 0 else None, rate or None)
 
@@ -201,4 +203,4 @@ class Progress:
 
 def higher_is_better(metric: str) -> bool:
     """Whether a metric such as "eval-auc" or "eval-ndcg@10" improves upwards."""
-    return metric.rpartition("-")[2].partition("@")[0].rstrip("-") in _HIGHER_IS_BETTER
+    return metric.rstrip("-").rpartition("-")[2].partition("@")[0] in _HIGHER_IS_BETTER

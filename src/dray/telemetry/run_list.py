@@ -46,7 +46,7 @@ def list_runs(directory: str, options: StorageOptions = DEFAULT) -> list[RunSumm
     # On an object store each one is a few round trips, so they go side by side.
     with ThreadPoolExecutor(16 if prefix else 1) as pool:
         found = [summary for summary in pool.map(lambda place: _summary_if_run(place, options), places) if summary]
-    return sorted(found, key=lambda summary: (summary.started or summary.run, summary.run), reverse=True)
+    return sorted(found, key=lambda summary: (summary.started or "", summary.run), reverse=True)
 
 
 def _summary_if_run(location: str, options: StorageOptions) -> RunSummary | None:

@@ -46,14 +46,10 @@ def threads_per_worker(node_cpus: Sequence[float], workers: int, asked: int | No
     A worker lives on one node, so a node of 7 CPUs holds two workers of 3 threads and one CPU idles.
     """
     _refuse_nonpositive(workers=workers, threads=asked)
-    if asked is not None:
-        if workers_that_fit(node_cpus, asked) < workers:
-            raise _too_few(node_cpus, workers, asked)
-        return asked
-    if workers_that_fit(node_cpus, 1) < workers:
-        raise _too_few(node_cpus, workers, 1)
-    largest = int(max(node_cpus))
-    return next(threads for threads in range(largest, 0, -1) if workers_that_fit(node_cpus, threads) >= workers)
+    most = _most_threads(node_cpus, workers)
+    if most == 0 or (asked is not None and asked > most):
+        raise _too_few(node_cpus, workers, asked or 1, most)
+    return asked or most
 
 
 def workers_that_fit(node_cpus: Sequence[float], threads: int) -> int:
@@ -84,9 +80,15 @@ def _refuse_nonpositive(**values: int | None) -> None:
             raise ConfigError(f"--{name} is {value}.", fix=f"Give --{name} a number of at least 1.")
 
 
-def _too_few(node_cpus: Sequence[float], workers: int, threads: int) -> ClusterError:
+def _most_threads(node_cpus: Sequence[float], workers: int) -> int:
+    largest = int(max(node_cpus, default=0))
+    fitting = (threads for threads in range(largest, 0, -1) if workers_that_fit(node_cpus, threads) >= workers)
+    return next(fitting, 0)
+
+
+def _too_few(node_cpus: Sequence[float], workers: int, threads: int, most: int) -> ClusterError:
     total = sum(node_cpus)
-    asked = f"{workers} workers of {_count(threads, 'thread')} need {_count(workers * threads, 'CPU')}"
+    need = f"{workers} workers of {_count(threads, 'thread')} need {_count(workers * threads, 'CPU')}"
     if len(node_cpus) == 1:
         there = f"there are {total:g}"
     else:
@@ -94,15 +96,13 @@ def _too_few(node_cpus: Sequence[float], workers: int, threads: int) -> ClusterE
         there = (
             f"the cluster has {total:g} on {_count(len(node_cpus), 'node')} ({sizes}), and a worker lives on one node"
         )
-    fits = workers_that_fit(node_cpus, threads)
-    fewer = max(1, int(total // workers))
-    if workers_that_fit(node_cpus, fewer) >= workers:
-        fix = f"Use --threads {fewer}, or fewer workers, or add nodes."
-    elif fits:
+    if most:
+        fix = f"Use --threads {most}, or fewer workers, or add nodes."
+    elif fits := workers_that_fit(node_cpus, threads):
         fix = f"Use --workers {fits}, or add nodes."
     else:
-        fix = "Use fewer workers or threads, or add nodes."
-    return ClusterError(f"{asked}; {there}.", fix=fix)
+        fix = "Use fewer threads, or add nodes."
+    return ClusterError(f"{need}; {there}.", fix=fix)
 
 
 def _count(number: int, noun: str) -> str:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import platform
 import time
+import traceback
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from dataclasses import asdict
 from importlib.metadata import version
 from typing import Any
@@ -23,8 +24,9 @@ from dray.data.scan import Found
 from dray.data.shards import Shard, deal
 from dray.data.split import Split
 from dray.errors import ConfigError, DataError, DrayError
-from dray.learners.labels import LabelSummary, check_labels, choose_objective, classes_in
+from dray.learners.labels import LabelSample, LabelSummary, check_labels, choose_objective, classes_in
 from dray.learners.xgboost import Outcome, Task
+from dray.learners.xgboost_intercept import intercept
 from dray.learners.xgboost_params import asked_objective, bins_of, broken_promise, check_params, complete
 from dray.learners.xgboost_ring import Tracker
 from dray.storage import StorageOptions
@@ -46,6 +48,9 @@ from dray.training.result import Identity, Seconds, ThreadProof, TrainResult
 from dray.workers.crew import Crew, started_crew
 from dray.workers.watch import Watch
 from dray.workers.worker import LoadReport, TrainReport
+
+LABELS_SEEN = 1_000_000
+LABELS_SEED = 0x6C6162656C73
 
 
 def train(config: RunConfig, sinks: Sequence[Sink] = ()) -> TrainResult:
@@ -162,6 +167,7 @@ class _Training:
             cuts=make_cuts(roles, sample, bins, previous),
             bins=bins,
             split=None if config.eval_fraction is None else Split(config.eval_fraction, config.seed),
+            label_sample=Split(min(1.0, LABELS_SEEN / train_data.rows), LABELS_SEED),
             storage=self.storage,
         )
         arguments = [(preparation, own, own_eval) for own, own_eval in zip(shards, eval_shards, strict=True)]
@@ -194,6 +200,8 @@ class _Training:
         params = complete(
             config.params, objective=objective, classes=classes_in(label, summary, objective), seed=config.seed
         )
+        if previous is None and "base_score" not in params:
+            params["base_score"] = intercept(params, LabelSample.merge(load.label_sample for load in loads))
         return Task(
             params=params,
             objective=objective,
@@ -228,13 +236,9 @@ class _Training:
     def _train(self, crew: Crew, watch: Watch, task: Task) -> tuple[Outcome, list[TrainReport]]:
         watch.rounds = task.rounds
         members = crew.group.members
-        tracker = None if crew.workers == 0 else Tracker(len(members), crew.group.ring_host)
-        try:
+        with Tracker(len(members), crew.group.ring_host) if crew.workers else nullcontext() as tracker:
             address = None if tracker is None else tracker.address
             reports: list[TrainReport] = crew.group.each("train", [(task, address)] * len(members), watch)
-        finally:
-            if tracker is not None:
-                tracker.close()
         [outcome] = [report.outcome for report in reports if report.outcome is not None]
         return outcome, reports
 
@@ -329,9 +333,11 @@ def _end_badly(error: BaseException, directory: RunDirectory, telemetry: Telemet
         what, fix = error.what, error.fix
     else:
         what, fix = f"{type(error).__name__}: {error}".rstrip(": "), ""
-    telemetry.emit("run_failed", error=what, fix=fix)
+    mistake = isinstance(error, DrayError) and error.exit_code == 2
+    trace = {} if mistake else {"traceback": "".join(traceback.format_exception(error))}
+    telemetry.emit("run_failed", error=what, fix=fix, **trace)
     telemetry.close()
-    if isinstance(error, DrayError) and error.exit_code == 2:
+    if mistake:
         directory.remove()
 
 

@@ -29,6 +29,6 @@ class WorkerActor:
     def call(self, method: str, *arguments: Any) -> Any:
         return getattr(self._worker, method)(*arguments)
 
-    @ray.method(concurrency_group="watch")
+    @ray.method(concurrency_group="watch")  # type: ignore[untyped-decorator]
     def status(self, after_round: int) -> Status:
         return self._worker.status(after_round)

@@ -30,7 +30,9 @@ class RayGroup:
         self._actors: list[Any] = []
         try:
             self._actors = [
-                WorkerActor.options(**cluster.actor_options(self._placement, number)).remote(number, cluster.threads)
+                WorkerActor.options(  # type: ignore[attr-defined]
+                    **cluster.actor_options(self._placement, number)
+                ).remote(number, cluster.threads)
                 for number in range(workers)
             ]
             self.members: Sequence[Member] = self._meet(cluster.threads)
@@ -106,4 +108,4 @@ def _translate(error: Exception, what: str) -> Exception:
             f"{what}: {reason}",
             fix="If memory ran out, use more workers or fewer features; the cluster's logs tell more.",
         )
-    return WorkerError(f"{what}: {cause!r}", fix="The traceback is in the run's events and the cluster's logs.")
+    return WorkerError(f"{what}: {cause!r}", fix="The traceback is in events.jsonl of the run directory.")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from dray.data.prepare import Preparation
 from dray.data.scan import Found, scan
 from dray.data.shards import Shard, Slice, Unit, rows_of
-from dray.learners.labels import LabelSummary
+from dray.learners.labels import LabelSample, LabelSummary
 from dray.learners.xgboost import Outcome, Round, ShardLearner, Task
 from dray.learners.xgboost_ring import RingAddress
 from dray.storage import StorageOptions
@@ -53,6 +53,7 @@ class LoadReport:
     rows: int
     eval_rows: int
     labels: LabelSummary
+    label_sample: LabelSample
     eval_labels: LabelSummary | None
     unseen: dict[str, int]
     seconds: float
@@ -116,6 +117,7 @@ class Worker:
             rows=self._learner.train_part.rows,
             eval_rows=0 if eval_labels is None else eval_labels.rows,
             labels=labels,
+            label_sample=self._learner.label_sample,
             eval_labels=eval_labels,
             unseen=self._learner.unseen,
             seconds=self._loaded_s,

@@ -36,11 +36,12 @@ def test_the_table_shows_each_run_on_a_line(tmp_path: Path, monkeypatch: pytest.
     result = CliRunner().invoke(runs, [])
     assert result.exit_code == 0
     header, *lines = result.stdout.splitlines()
-    assert header.split() == ["run", "status", "when", "rows", "workers", "rounds", "metric", "time"]
+    assert header.split() == ["run", "status", "when", "rows", "workers", "rounds", "time", "metric"]
     [one] = [line for line in lines if line.startswith("one")]
     assert one.split()[:2] == ["one", "finished"]
-    assert one.split()[4:] == ["1,000,000", "2", "100", "eval-auc", "0.84000", "16.5", "s"]
+    assert one.split()[4:] == ["1,000,000", "2", "100", "16.5", "s", "eval-auc", "0.84000"]
     assert any(line.split()[:2] == ["two", "broken"] for line in lines)
+    assert lines[-1].startswith("two (broken): ")
 
 
 @pytest.mark.parametrize("where", ["local", "s3"])

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ from dray.errors import ModelError, StorageError
 from dray.telemetry import run_directory
 from dray.telemetry.events import Event, Sample, Telemetry
 from dray.telemetry.run_directory import RunDirectory, new_run_id, open_run
-from s3_server import S3Server
+from s3_server import CACHE_S, S3Server
 
 RESULT = {"rows": 10, "workers": 2, "rounds": 2, "seconds": {"total": 1.5}, "metrics": {"eval-auc": 0.8}}
 
@@ -111,6 +112,15 @@ def test_remove_takes_the_parents_it_made_but_no_other(tmp_path: Path) -> None:
     third = RunDirectory.create(str(tmp_path / "deep" / "er" / "run"))
     third.remove()
     assert [path.name for path in tmp_path.iterdir()] == ["runs"]
+
+
+def test_remove_leaves_no_trace_in_a_bucket_but_keeps_other_runs(s3_server: S3Server) -> None:
+    first, second = (RunDirectory.create(s3_server.url(f"deep/er/runs/{name}")) for name in ("one", "two"))
+    first.remove()
+    assert (s3_server.directory / "deep/er/runs/two/run.json").exists()
+    time.sleep(2 * CACHE_S)
+    second.remove()
+    assert list(s3_server.directory.iterdir()) == []
 
 
 def test_a_failed_run_says_why(place: tuple[str, Path]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from dray.telemetry.format import count, duration, metric, size
@@ -17,8 +18,8 @@ def summary(progress: Progress, now: float) -> list[tuple[str, str]]:
         ("Time", _times(progress, result, now)),
         ("Cores", _cores(result.get("threads") or [])),
         ("Memory", f"{size(result['peak_memory_bytes'])} at most" if result.get("peak_memory_bytes") else ""),
-        ("Output", str(result["output"]) if isinstance(result.get("output"), str) else ""),
-        ("Run", str(result.get("directory") or progress.directory or "")),
+        ("Output", _short(result["output"]) if isinstance(result.get("output"), str) else ""),
+        ("Run", _short(str(result.get("directory") or progress.directory or ""))),
         ("Model", _model(result)),
         ("Next", _next(progress, result)),
     ]
@@ -69,10 +70,20 @@ def _cores(threads: list[dict[str, Any]]) -> str:
 
 
 def _model(result: dict[str, Any]) -> str:
+    if not result.get("model"):
+        return ""
     digest = str(result.get("model_digest") or "")
-    return f"{result.get('model') or 'model'}" + (f" ({digest[:23]})" if digest else "") if result.get("model") else ""
+    return _short(str(result["model"])) + (f" ({digest[:23]})" if digest else "")
 
 
 def _next(progress: Progress, result: dict[str, Any]) -> str:
-    directory = result.get("directory") or progress.directory
-    return f"dray predict {directory} DATA OUT" if directory and result.get("model") else ""
+    directory = str(result.get("directory") or progress.directory or "")
+    return f"dray predict {_short(directory)} DATA OUT" if directory and result.get("model") else ""
+
+
+def _short(location: str) -> str:
+    """Return a path below the working directory relative to it, as it would be typed."""
+    path = Path(location)
+    if path.is_absolute() and path.is_relative_to(Path.cwd()):
+        return str(path.relative_to(Path.cwd()))
+    return location

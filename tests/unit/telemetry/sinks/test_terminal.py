@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import time
+from pathlib import Path
 
 import pytest
 from rich.console import Console
@@ -182,6 +183,13 @@ class TestEnding:
             "! Worker 1 uses 1.0 of 4 cores.",
         ):
             assert part in text
+
+    def test_paths_below_the_working_directory_are_as_one_would_type_them(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        result = RESULT | {"directory": str(tmp_path / "runs/two"), "model": str(tmp_path / "runs/two/model.ubj")}
+        assert "dray predict runs/two DATA OUT" in ended(Event(START, "run_finished", {"result": result}))
 
     def test_a_prediction_has_its_own_summary(self) -> None:
         result = {"rows": 5000, "seconds": 2.0, "rows_per_second": 2500.0, "peak_memory_bytes": 10**8, "output": "out"}

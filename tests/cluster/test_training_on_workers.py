@@ -1,0 +1,217 @@
+"""Training on Ray workers: the same model as in one process, whoever holds which rows."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import datasets
+import numpy as np
+import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import dray
+from dray.config.run_file import make_config
+from dray.data.shards import Shard, Unit
+from dray.errors import WorkerError
+from dray.telemetry.events import Event, Sample
+from dray.telemetry.run_directory import open_run
+from dray.training import train as training
+from dray.training.result import TrainResult
+
+pytestmark = pytest.mark.usefixtures("three_cpus")
+
+TASKS: dict[str, tuple[Callable[[], pa.Table], dict[str, Any]]] = {
+    "binary": (datasets.binary, {"weight": "weight"}),
+    "multiclass": (datasets.multiclass, {}),
+    "regression": (datasets.regression, {"weight": "weight"}),
+    "ranking": (datasets.ranking, {"group": "query", "ignore": ["id", "weight"]}),
+}
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    root = tmp_path_factory.mktemp("data")
+    return {name: datasets.write(root / name, make()) for name, (make, _) in TASKS.items()}
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def run(data: dict[str, str], task: str, workers: int, **settings: Any) -> TrainResult:
+    _, roles = TASKS[task]
+    return dray.train(
+        data[task], label="label", workers=workers, **{"ignore": ["id"], "rounds": 8, **roles, **settings}
+    )
+
+
+def what_matters(result: TrainResult) -> tuple[Any, ...]:
+    return result.model_digest, result.metrics, result.best_round, result.rounds, result.rows, result.eval_rows
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_the_model_is_the_same_for_0_1_2_and_3_workers(data: dict[str, str], task: str) -> None:
+    alone = run(data, task, 0, eval_fraction=0.2)
+    assert alone.identity.holds
+    assert alone.metrics
+    for workers in (1, 2, 3):
+        result = run(data, task, workers, eval_fraction=0.2)
+        assert result.workers == workers
+        assert result.objective == alone.objective
+        assert result.identity.holds
+        assert what_matters(result) == what_matters(alone), f"{workers} workers"
+
+
+@pytest.mark.parametrize(
+    ("task", "settings"),
+    [
+        ("binary", {"eval_fraction": 0.3, "early_stop": 2, "rounds": 60, "params": {"eta": 0.9}}),
+        ("multiclass", {"params": {"colsample_bytree": 0.5, "colsample_bynode": 0.7}}),
+        ("binary", {"params": {"booster": "dart", "rate_drop": 0.3}, "eval_fraction": 0.2}),
+        ("regression", {"params": {"num_parallel_tree": 3}}),
+        ("binary", {"params": {"grow_policy": "lossguide", "max_leaves": 20, "max_depth": 0}}),
+        ("regression", {"params": {"max_bin": 512}, "weight": None}),
+    ],
+    ids=["early stopping", "column sampling", "dart", "parallel trees", "lossguide", "512 bins"],
+)
+def test_it_is_the_same_with_other_parameters(data: dict[str, str], task: str, settings: dict[str, Any]) -> None:
+    alone = run(data, task, 0, **settings)
+    assert alone.identity.holds
+    for workers in (2, 3):
+        assert what_matters(run(data, task, workers, **settings)) == what_matters(alone), f"{workers} workers"
+
+
+def round_robin(units: Sequence[Unit], workers: int, *, may_be_empty: bool = False) -> list[Shard]:
+    return [tuple(units[worker::workers]) for worker in range(workers)]
+
+
+def in_one_piece_each(units: Sequence[Unit], workers: int, *, may_be_empty: bool = False) -> list[Shard]:
+    return [tuple(units[part[0] : part[-1] + 1]) for part in np.array_split(np.arange(len(units)), workers)]
+
+
+def nearly_all_on_the_last(units: Sequence[Unit], workers: int, *, may_be_empty: bool = False) -> list[Shard]:
+    return [*((unit,) for unit in units[: workers - 1]), tuple(units[workers - 1 :])]
+
+
+def shuffled(units: Sequence[Unit], workers: int, *, may_be_empty: bool = False) -> list[Shard]:
+    mixed = list(units)
+    random.Random(1).shuffle(mixed)
+    return round_robin(mixed, workers)
+
+
+@pytest.mark.parametrize("dealing", [round_robin, in_one_piece_each, nearly_all_on_the_last, shuffled])
+@pytest.mark.parametrize("task", ["binary", "ranking"])
+def test_it_is_the_same_however_the_rows_are_dealt(
+    data: dict[str, str], task: str, dealing: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = run(data, task, 0, eval_fraction=0.2, rounds=5)
+    monkeypatch.setattr(training, "deal", dealing)
+    assert what_matters(run(data, task, 2, eval_fraction=0.2, rounds=5)) == what_matters(alone)
+
+
+def test_an_evaluation_set_too_small_for_every_worker_is_evaluated_exactly(
+    data: dict[str, str], tmp_path: Path
+) -> None:
+    other = datasets.write(tmp_path / "eval", datasets.binary(150, seed=7), files=1)
+    alone, together = (run(data, "binary", workers, eval=[other]) for workers in (0, 3))
+    assert what_matters(together) == what_matters(alone)
+    assert together.eval_rows == 150
+
+
+def test_going_on_from_a_run_is_the_same_too(data: dict[str, str]) -> None:
+    first = run(data, "binary", 2, rounds=4)
+    further = [run(data, "binary", workers, rounds=4, continue_from=first.directory) for workers in (0, 2)]
+    whole = run(data, "binary", 0, rounds=8)
+    assert [result.model_digest for result in further] == [whole.model_digest] * 2
+
+
+def test_every_worker_proves_its_threads_and_memory_is_that_of_all(data: dict[str, str]) -> None:
+    result = run(data, "binary", 3, rounds=3)
+    assert [(proof.worker, proof.decided) for proof in result.threads] == [(0, 1), (1, 1), (2, 1)]
+    assert all(proof.used > 0 for proof in result.threads)
+    # A process with XGBoost and Arrow loaded has 100 MB at the very least, and there are four.
+    assert result.peak_memory_bytes > 4 * 100e6
+    samples = open_run(result.directory).read_table("workers.parquet")
+    assert set(samples["worker"].to_pylist()) == {-1, 0, 1, 2}
+
+
+class KillOne:
+    """A sink that kills worker 1 after a few rounds."""
+
+    def __init__(self) -> None:
+        self.pids: dict[int, int] = {}
+        self.killed_at = 0.0
+
+    def event(self, event: Event) -> None:
+        if event.kind == "worker_started":
+            self.pids[event.data["worker"]] = event.data["pid"]
+        if event.kind == "round" and event.data["round"] >= 3 and not self.killed_at:
+            os.kill(self.pids[1], signal.SIGKILL)
+            self.killed_at = time.monotonic()
+
+    def sample(self, samples: list[Sample]) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def test_a_killed_worker_ends_the_run_soon_with_nothing_left_of_it(data: dict[str, str], tmp_path: Path) -> None:
+    sink = KillOne()
+    config = make_config(
+        {"data": data["binary"], "label": "label", "workers": 2, "rounds": 100_000, "out": str(tmp_path / "run")}
+    )
+    with pytest.raises(WorkerError, match="Worker 1") as caught:
+        training.train(config, sinks=[sink])
+    assert time.monotonic() - sink.killed_at < 15
+    assert caught.value.exit_code == 1
+    assert caught.value.fix
+    failed = open_run(str(tmp_path / "run")).document
+    assert failed["status"] == "failed"
+    assert "Worker 1" in failed["error"]["what"]
+    assert "run_failed" in (tmp_path / "run" / "events.jsonl").read_text()
+    assert not (tmp_path / "run" / "model.ubj").exists()
+    deadline = time.monotonic() + 10
+    while any(map(psutil.pid_exists, sink.pids.values())) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(map(psutil.pid_exists, sink.pids.values()))
+    # The cluster is as good as before.
+    assert run(data, "binary", 2, rounds=1).rounds == 1
+
+
+def test_a_mistake_found_by_a_worker_is_told_as_in_one_process(data: dict[str, str], tmp_path: Path) -> None:
+    table = datasets.binary(600)
+    labels = table["label"].to_pylist()
+    bad = datasets.write(tmp_path / "bad", datasets.replaced(table, label=[None, *labels[1:]]))
+    errors = []
+    for workers in (0, 2):
+        with pytest.raises(dray.DrayError) as caught:
+            dray.train(bad, label="label", workers=workers, out=str(tmp_path / "run"))
+        errors.append(caught.value.args)
+        assert not (tmp_path / "run").exists()
+    assert errors[0] == errors[1]
+
+
+def test_prediction_on_workers_writes_the_same_bytes(data: dict[str, str], tmp_path: Path) -> None:
+    result = run(data, "multiclass", 0)
+    written = []
+    for workers in (0, 2):
+        out = tmp_path / f"predictions-{workers}"
+        done = dray.predict(
+            result.directory, data["multiclass"], str(out), keep=["id"], contributions=True, workers=workers
+        )
+        assert (done.workers, done.rows) == (workers, datasets.ROWS)
+        written.append({file.name: file.read_bytes() for file in sorted(out.iterdir())})
+    assert written[0] == written[1]
+    assert len(written[0]) == 3
+    ids = [pq.read_table(tmp_path / "predictions-2" / name)["id"].to_pylist() for name in written[0]]
+    assert sum(ids, []) == list(range(datasets.ROWS))

@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dray.errors import ClusterError, ConfigError
+from dray.threads.decide import (
+    available_cpus,
+    threads_in_process,
+    threads_on_this_machine,
+    threads_per_worker,
+    workers_that_fit,
+)
+
+
+@pytest.mark.parametrize(
+    ("affinity", "quota", "cpus"), [(8, None, 8), (8, 2.5, 2), (8, 0.3, 1), (2, 6.0, 2), (0, None, 1), (4, 4.0, 4)]
+)
+def test_a_process_has_the_cpus_of_its_affinity_within_its_quota(affinity: int, quota: float | None, cpus: int) -> None:
+    assert available_cpus(affinity, quota) == cpus
+
+
+def test_one_process_takes_all_cpus_unless_told_otherwise() -> None:
+    assert threads_in_process(8, None) == 8
+    assert threads_in_process(8, 3) == 3
+    with pytest.raises(ConfigError, match="--threads is 0"):
+        threads_in_process(8, 0)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "workers", "threads"),
+    [([8], 2, 4), ([7], 2, 3), ([8, 8], 3, 4), ([4, 2], 2, 2), ([16, 1], 3, 5), ([2], 2, 1)],
+)
+def test_workers_get_the_most_threads_with_which_all_fit(nodes: list[float], workers: int, threads: int) -> None:
+    assert threads_per_worker(nodes, workers, None) == threads
+
+
+@given(st.lists(st.integers(1, 64), min_size=1, max_size=6), st.integers(1, 12))
+def test_one_thread_more_would_not_fit(nodes: list[int], workers: int) -> None:
+    if sum(nodes) < workers:
+        with pytest.raises(ClusterError):
+            threads_per_worker(nodes, workers, None)
+        return
+    threads = threads_per_worker(nodes, workers, None)
+    assert workers_that_fit(nodes, threads) >= workers > workers_that_fit(nodes, threads + 1)
+
+
+def test_a_worker_is_not_spread_over_nodes() -> None:
+    with pytest.raises(ClusterError, match=r"need 6 CPUs; the cluster has 8 on 4 nodes") as caught:
+        threads_per_worker([2, 2, 2, 2], 2, 3)
+    assert "--threads 2" in caught.value.fix
+
+
+def test_a_cluster_without_nodes_fits_nobody() -> None:
+    with pytest.raises(ClusterError):
+        threads_per_worker([], 1, None)
+
+
+def test_more_cpus_asked_than_there_are_is_refused_with_both_numbers() -> None:
+    with pytest.raises(ClusterError, match=r"2 workers of 4 threads need 8 CPUs; there are 2") as caught:
+        threads_on_this_machine(2, 2, 4)
+    assert "--threads 1" in caught.value.fix
+
+
+def test_up_to_twice_as_many_workers_as_cpus_share_cores_and_are_told_so() -> None:
+    decision = threads_on_this_machine(2, 4, None)
+    assert decision.threads == 1
+    assert "share" in decision.reasons[0]
+    with pytest.raises(ClusterError, match="5 workers"):
+        threads_on_this_machine(2, 5, None)
+
+
+def test_asking_for_threads_does_not_allow_sharing() -> None:
+    with pytest.raises(ClusterError):
+        threads_on_this_machine(2, 3, 1)
+
+
+def test_the_cpus_of_this_machine_are_divided() -> None:
+    assert threads_on_this_machine(8, 3, None).threads == 2
+    assert threads_on_this_machine(8, 2, 3).threads == 3

@@ -64,7 +64,7 @@ def prepare(
     weight: str | None = None,
     group: str | None = None,
     ignore: Sequence[str] = (),
-    bins: int = 64,
+    bins: int = 256,
     split: Split | None = None,
 ) -> Preparation:
     """What the driver decides, done by one process."""
@@ -80,7 +80,7 @@ def prepare(
 
     features = [complete(feature) for feature in features]
     cuts = cut_table(sample_columns(dataset, features), [len(feature.categories) for feature in features], bins)
-    return Preparation(tuple(features), complete(target), weight, group, cuts, bins, split, storage)
+    return Preparation(tuple(features), complete(target), weight, group, cuts, bins, split, Split(1.0, 0), storage)
 
 
 def units(dataset: Dataset, group: str | None = None) -> list[Unit]:

@@ -11,11 +11,13 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from pathlib import Path
+from typing import Any, Literal, get_args
 
+import pyarrow as pa
 from pyarrow import fs as pafs
 
-from dray.data.features import kind_of
+from dray.data.features import fits, kind_of
 from dray.data.parquet import Dataset, open_dataset
 from dray.data.shards import Unit, deal
 from dray.errors import ConfigError, DataError, ModelError, StorageError, nearest
@@ -77,6 +79,11 @@ def predict(
 ) -> PredictResult:
     """Write the predictions for `data` to `out`, one Parquet file for each input file, in the same order."""
     begin = time.perf_counter()
+    if output not in get_args(Output):
+        raise ConfigError(
+            f'There is no output "{output}".{nearest(output, get_args(Output))}',
+            fix=f"Known: {', '.join(get_args(Output))}.",
+        )
     loaded, content = _read_model(model, storage)
     dataset = open_dataset([data] if isinstance(data, str) else data, storage)
     _check_columns(loaded, dataset)
@@ -92,7 +99,7 @@ def predict(
             f'The output would have two columns "{min(twice)}".', fix="Keep fewer columns, or rename it in the data."
         )
     files = _destinations(dataset, out)
-    _require_free(out, storage)
+    missing = _require_free(out, storage)
     job = PredictJob(content, model, output, tuple(keep), contributions, schema, storage)
     wanted = min(workers, len(files)) if workers != "auto" else workers
     telemetry = Telemetry(sinks)
@@ -106,7 +113,7 @@ def predict(
             arguments = [(job, [(unit, destination[unit]) for unit in shard]) for shard in shards]
             reports: list[PredictReport] = crew.group.each("predict", arguments, watch)
     except BaseException:
-        _remove_all(out, files, storage)
+        _remove_all(out, files, missing, storage)
         raise
     finally:
         telemetry.close()
@@ -153,10 +160,10 @@ def _check_columns(model: Model, dataset: Dataset) -> None:
                 f"{nearest(feature.name, dataset.schema.names)}",
                 fix="Add the column (with nulls where it is unknown).",
             )
-        found = kind_of(feature.name, dataset.schema.field(feature.name).type)
-        if found != feature.kind and {found, feature.kind} != {"number", "boolean"}:
+        arrow = dataset.schema.field(feature.name).type
+        if not pa.types.is_null(arrow) and not fits(kind_of(feature.name, arrow), feature.kind):
             raise DataError(
-                f'The model knows the column "{feature.name}" as a {feature.kind}, the data holds a {found}.',
+                f'The model knows the column "{feature.name}" as a {feature.kind}, the data holds {arrow}.',
                 fix="Write the column with the type it had in training.",
             )
 
@@ -176,11 +183,13 @@ def _destinations(dataset: Dataset, out: str) -> list[tuple[Unit, str]]:
     units = [tuple(piece for piece in dataset.row_groups if piece.file == file) for file in dataset.files]
     if len(units) == 1 and out.endswith(".parquet"):
         return [(units[0], absolute(out))]
-    root = os.path.commonpath([os.path.dirname(file) for file in dataset.files])  # noqa: PTH120  (s3:// too)
-    return [(unit, join(absolute(out), unit[0].file[len(root) :].lstrip("/"))) for unit in units]
+    paths = ["/" + file.removeprefix("s3://").lstrip("/") for file in dataset.files]
+    root = os.path.commonpath([os.path.dirname(path) for path in paths])  # noqa: PTH120  (of a bucket too)
+    return [(unit, join(absolute(out), path[len(root) :].lstrip("/"))) for unit, path in zip(units, paths, strict=True)]
 
 
-def _require_free(out: str, storage: StorageOptions) -> None:
+def _require_free(out: str, storage: StorageOptions) -> list[Path]:
+    """Refuse an output that holds something; return the local directories that have to be made, the deepest first."""
     filesystem, path = open_storage(out, storage)
     with translate_errors(out):
         info = filesystem.get_file_info(path)
@@ -189,14 +198,20 @@ def _require_free(out: str, storage: StorageOptions) -> None:
             taken = bool(filesystem.get_file_info(pafs.FileSelector(path)))
     if taken:
         raise StorageError(f"The output {out} exists and is not empty.", fix="Name another place, or remove it.")
+    return [] if is_s3(out) else [place for place in (Path(path), *Path(path).parents) if not place.exists()]
 
 
-def _remove_all(out: str, files: Sequence[tuple[Unit, str]], storage: StorageOptions) -> None:
+def _remove_all(out: str, files: Sequence[tuple[Unit, str]], missing: Sequence[Path], storage: StorageOptions) -> None:
     """Leave nothing half-written: `out` was free before, so all of it is ours."""
-    with suppress(StorageError):
+    filesystem, path = open_storage(out, storage)
+    with suppress(StorageError, OSError):
         if len(files) == 1 and files[0][1] == absolute(out):
-            filesystem, path = open_storage(out, storage)
-            with suppress(FileNotFoundError):
-                filesystem.delete_file(path)
-        else:
+            filesystem.delete_file(path)
+        elif is_s3(out) or missing:
             remove_directory(out, storage)
+        else:  # an empty directory that was there before
+            filesystem.delete_dir_contents(path, missing_dir_ok=True)
+    with suppress(OSError):  # a parent that holds something else by now stays
+        for place in missing:
+            if place.exists():
+                place.rmdir()

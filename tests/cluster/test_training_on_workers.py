@@ -10,13 +10,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import datasets
 import numpy as np
 import psutil
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
+import datasets
 import dray
 from dray.config.run_file import make_config
 from dray.data.shards import Shard, Unit
@@ -84,14 +83,9 @@ def test_the_model_is_the_same_for_0_1_2_and_3_workers(data: dict[str, str], tas
     ids=["early stopping", "column sampling", "dart", "parallel trees", "lossguide", "512 bins"],
 )
 def test_it_is_the_same_with_other_parameters(data: dict[str, str], task: str, settings: dict[str, Any]) -> None:
-    alone = run(data, task, 0, **settings)
+    alone, together = (run(data, task, workers, **settings) for workers in (0, 3))
     assert alone.identity.holds
-    for workers in (2, 3):
-        assert what_matters(run(data, task, workers, **settings)) == what_matters(alone), f"{workers} workers"
-
-
-def round_robin(units: Sequence[Unit], workers: int, *, may_be_empty: bool = False) -> list[Shard]:
-    return [tuple(units[worker::workers]) for worker in range(workers)]
+    assert what_matters(together) == what_matters(alone)
 
 
 def in_one_piece_each(units: Sequence[Unit], workers: int, *, may_be_empty: bool = False) -> list[Shard]:
@@ -105,10 +99,10 @@ def nearly_all_on_the_last(units: Sequence[Unit], workers: int, *, may_be_empty:
 def shuffled(units: Sequence[Unit], workers: int, *, may_be_empty: bool = False) -> list[Shard]:
     mixed = list(units)
     random.Random(1).shuffle(mixed)
-    return round_robin(mixed, workers)
+    return [tuple(mixed[worker::workers]) for worker in range(workers)]
 
 
-@pytest.mark.parametrize("dealing", [round_robin, in_one_piece_each, nearly_all_on_the_last, shuffled])
+@pytest.mark.parametrize("dealing", [in_one_piece_each, nearly_all_on_the_last, shuffled])
 @pytest.mark.parametrize("task", ["binary", "ranking"])
 def test_it_is_the_same_however_the_rows_are_dealt(
     data: dict[str, str], task: str, dealing: Any, monkeypatch: pytest.MonkeyPatch
@@ -172,6 +166,7 @@ def test_a_killed_worker_ends_the_run_soon_with_nothing_left_of_it(data: dict[st
     )
     with pytest.raises(WorkerError, match="Worker 1") as caught:
         training.train(config, sinks=[sink])
+    assert "Stack trace" not in caught.value.what
     assert time.monotonic() - sink.killed_at < 15
     assert caught.value.exit_code == 1
     assert caught.value.fix
@@ -213,5 +208,4 @@ def test_prediction_on_workers_writes_the_same_bytes(data: dict[str, str], tmp_p
         written.append({file.name: file.read_bytes() for file in sorted(out.iterdir())})
     assert written[0] == written[1]
     assert len(written[0]) == 3
-    ids = [pq.read_table(tmp_path / "predictions-2" / name)["id"].to_pylist() for name in written[0]]
-    assert sum(ids, []) == list(range(datasets.ROWS))
+    assert datasets.read(tmp_path / "predictions-2")["id"].to_pylist() == list(range(datasets.ROWS))

@@ -95,5 +95,10 @@ def _params(pairs: Sequence[str]) -> dict[str, Any]:
         name, equals, value = pair.partition("=")
         if not equals or not name:
             raise ConfigError(f'"{pair}" is not a parameter.', fix="Write --param name=value.")
-        params[name] = yaml.safe_load(value) if value else ""
+        try:
+            params[name] = yaml.safe_load(value) if value else ""
+        except yaml.YAMLError:
+            raise ConfigError(
+                f'The value of --param "{pair}" is not YAML.', fix="Close its brackets and quotes."
+            ) from None
     return params

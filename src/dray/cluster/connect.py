@@ -18,6 +18,9 @@ def connect(cluster: str, *, workers: int, threads: int | None = None) -> Cluste
     "local" is an embedded one of this machine, "auto" the one that runs on it (or RAY_ADDRESS), anything else the
     host:port of a head. A Ray that this process has already joined is used and not shut down. What cannot work is
     a `ClusterError` at once: too few CPUs, nobody at the address, another token, another version.
+
+    Call it in a thread that lives as long as the cluster, best the main one: the kernel ends Ray's processes with
+    the thread that started them. To save time, do other work in a second thread meanwhile; this one only waits.
     """
     if current := _current_address():
         if cluster not in ("local", "auto") and not _same(cluster, current):

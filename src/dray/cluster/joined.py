@@ -27,10 +27,14 @@ class JoinedCluster(Cluster):
         self.name = name
         self._leave = leave
         try:
-            decision = decide_on(self.nodes(), workers, threads)
+            self.decide(workers, threads)
         except BaseException:
             self.close()
             raise
+
+    def decide(self, workers: int, threads: int | None) -> None:
+        """Decide the threads anew, for that many workers."""
+        decision = decide_on(self.nodes(), workers, threads)
         self.threads = decision.threads
         self.reasons = decision.reasons
 

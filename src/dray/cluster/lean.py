@@ -2,7 +2,7 @@
 
 `ray.init()` also starts a dashboard server (even when told not to include the dashboard), an autoscaler's monitor,
 a log forwarder, a metrics agent and an agent for runtime environments: five Python processes, and it waits for three
-of them. On 2 cores that is 8 of 11 CPU seconds until two workers live. A run on one machine uses none of them.
+of them. On 2 cores that is about 5 of 8 CPU seconds until two workers live. A run on one machine uses none of them.
 Ray has no option for it, so its starter is changed while it starts. Where Ray's insides are not as expected, nothing
 is changed and Ray starts in its own way, only slower. docs/decisions/0003-threads-and-start.md has the figures.
 """
@@ -66,7 +66,7 @@ def _replacements(prestart: int) -> list[tuple[Any, str, Callable[..., Any]]]:
         (services, "start_ray_process", start),
         # Ray turns 127.0.0.1 into the address of the network card, which a run on one machine has no use for.
         (services, "resolve_ip_for_localhost", lambda host: host),
-        # Asked whether the dashboard could run, Ray imports all its libraries into this process: 1 s.
+        # Asked whether the dashboard could run, Ray imports all its libraries into this process: up to 1 s.
         (private, "get_dashboard_dependency_error", lambda: ImportError("no dashboard")),
     ]
     for owner, name, _ in replacements:

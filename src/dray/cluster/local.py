@@ -66,7 +66,7 @@ class LocalCluster(Cluster):
     def _start(self, workers: int, cpus: int) -> None:
         variables = {
             # The raylet hands its environment to the workers that it starts ahead of time, so they have their
-            # threads from birth. A runtime_env would do the same but needs new processes: 1-2 CPU seconds more.
+            # threads from birth. A runtime_env would do the same but needs new processes: about 1 CPU second more.
             **environment(self.threads),
             "RAY_USAGE_STATS_ENABLED": "0",
             "RAY_AUTH_MODE": "token",

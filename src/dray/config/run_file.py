@@ -105,10 +105,10 @@ class RunConfig(BaseModel):
         if self.eval and self.eval_fraction is not None:
             raise ValueError("eval and eval_fraction exclude each other: give one of them")
         if self.early_stop is not None and not self.eval and self.eval_fraction is None:
-            raise ValueError("early_stop needs an evaluation set: add eval_fraction: 0.2 or eval: DATA")
+            raise ValueError("early_stop needs an evaluation set: add eval_fraction (0.2, say) or eval")
         roles = [column for column in (self.label, self.group, self.weight) if column is not None]
         if len(set(roles)) < len(roles):
-            raise ValueError("label, group and weight must be three different columns")
+            raise ValueError("label, group and weight must be three different columns: name another")
         return self
 
 
@@ -142,7 +142,9 @@ def read_run_file(path: str) -> dict[str, Any]:
 
 def _explain(error: ValidationError, origin: str) -> ConfigError:
     first = error.errors()[0]
-    place = ".".join(str(part) for part in first["loc"] if part not in ("int", "literal['auto']"))
+    place = ".".join(map(str, first["loc"]))
+    if place.startswith("workers."):  # pydantic goes on with the alternative that it tried
+        place = "workers"
     if first["type"] == "extra_forbidden":
         model = StorageConfig if first["loc"][0] == "storage" else RunConfig
         name = str(first["loc"][-1])
@@ -153,7 +155,8 @@ def _explain(error: ValidationError, origin: str) -> ConfigError:
         return ConfigError(f'"{place}" is missing in {origin}.', fix=_HOW_TO_GIVE.get(place, f"Add {place}: ..."))
     message = first["msg"].removeprefix("Value error, ")
     if not place:
-        return ConfigError(f"{message[0].upper()}{message[1:]}.", fix="")
+        what, _, fix = message.partition(": ")
+        return ConfigError(f"{what[0].upper()}{what[1:]}.", fix=f"{fix[0].upper()}{fix[1:]}." if fix else "")
     if place == "workers":
         message = "must be a number from 0 on, or auto"
     return ConfigError(f'"{place}" in {origin} is {first["input"]!r}: {message}.', fix=f"Change {place}.")

@@ -15,12 +15,12 @@ Floats = npt.NDArray[np.float32]
 
 
 def cut_table(columns: Sequence[Floats], categories: Sequence[int], bins: int) -> Floats:
-    """Return the reference rows, one column a feature, padded with NaN.
+    """Return the reference rows, one column a feature, padded with NaN; columns may be cut points already.
 
     `categories` holds the number of categories of a feature, 0 for a number: a category is a bin of its own.
     """
     cuts = [
-        np.arange(count, dtype=np.float32) if count else _cut_points(column, bins)
+        np.arange(count, dtype=np.float32) if count else cut_points(column, bins)
         for column, count in zip(columns, categories, strict=True)
     ]
     table = np.full((max([1, *map(len, cuts)]), len(cuts)), np.nan, dtype=np.float32)
@@ -29,7 +29,7 @@ def cut_table(columns: Sequence[Floats], categories: Sequence[int], bins: int) -
     return table
 
 
-def _cut_points(column: Floats, bins: int) -> Floats:
+def cut_points(column: Floats, bins: int) -> Floats:
     """At most `bins` values, each the lower border of a bin, bins holding about equally many rows.
 
     A value so frequent that it fills a bin gets one to itself, and the others share what is left: a column

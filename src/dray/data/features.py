@@ -121,10 +121,7 @@ class Encoder:
         return [column.name for column in self.columns]
 
     def matrix(self, batch: pa.RecordBatch) -> Floats:
-        matrix = np.empty((batch.num_rows, len(self.columns)), dtype=np.float32)
-        for index, column in enumerate(self.columns):
-            matrix[:, index] = self.column(batch.column(column.name), column)
-        return matrix
+        return np.stack([self.column(batch.column(column.name), column) for column in self.columns], axis=1)
 
     def column(self, values: pa.Array, column: Column) -> Floats:
         if column.kind == "category":

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from dray.data.features import Column, Encoder
 from dray.data.parquet import Dataset, read_slices
@@ -35,6 +36,7 @@ def sample_columns(dataset: Dataset, features: Sequence[Column]) -> list[npt.NDA
         if len(rows):
             parts.append(encoder.matrix(batch.take(rows) if stride > 1 else batch))
     columns = iter(np.concatenate(parts).T)
+    pa.default_memory_pool().release_unused()  # the allocator would keep the decoded row groups
     return [np.empty(0, np.float32) if feature.kind == "category" else next(columns) for feature in features]
 
 

@@ -84,9 +84,10 @@ def run_starts(values: pa.Array) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
 
 
 def require_no_missing_groups(values: pa.Array, group: str) -> None:
-    if values.null_count:
+    missing = pc.sum(pc.is_null(values, nan_is_null=pa.types.is_floating(values.type))).as_py()
+    if missing:
         raise DataError(
-            f'{values.null_count:,} rows have no value in the group column "{group}".',
+            f'{missing:,} rows have no value in the group column "{group}".',
             fix="Give every row a group, or drop those rows.",
         )
 

@@ -22,7 +22,7 @@ from dray.data.parquet import read_slices
 from dray.data.prepare import Preparation
 from dray.data.scan import require_no_missing_groups, run_starts
 from dray.data.shards import Shard, Slice
-from dray.storage import is_s3
+from dray.storage import is_s3, translate_errors
 
 Floats = npt.NDArray[np.float32]
 Bools = npt.NDArray[np.bool_]
@@ -67,7 +67,7 @@ class Stream:
         """The first pass: features with all that goes with them."""
         remote = any(is_s3(piece.file) for unit in self._shard for piece in unit)
         self._spool = _Spool(len(self._preparation.features)) if remote else None
-        for batch in ahead(self._read()):
+        for batch in ahead(self._read(self.encoder)):
             if self._spool is not None:
                 self._spool.append(batch.features)
             yield batch
@@ -75,7 +75,8 @@ class Stream:
     def matrices(self) -> Iterator[Floats]:
         """A later pass: the features alone."""
         if self._spool is None:
-            for batch in ahead(self._read()):
+            again = Encoder(self._preparation.features)  # an unseen category is counted once, not at every pass
+            for batch in ahead(self._read(again)):
                 yield batch.features
         else:
             for matrix in self._spool.read():
@@ -86,7 +87,7 @@ class Stream:
         if self._spool is not None:
             self._spool.close()
 
-    def _read(self) -> Iterator[Batch]:
+    def _read(self, encoder: Encoder) -> Iterator[Batch]:
         for unit in self._shard:
             groups = _Groups(self._preparation.group)
             for piece, batch in self._record_batches(unit):
@@ -98,7 +99,7 @@ class Stream:
                     batch, positions = batch.filter(pa.array(chosen)), positions[chosen]
                     starts = None if starts is None else starts[chosen]
                 if batch.num_rows:
-                    yield self._encode(batch, positions, starts)
+                    yield self._encode(encoder, batch, positions, starts)
 
     def _record_batches(self, unit: tuple[Slice, ...]) -> Iterator[tuple[Slice, pa.RecordBatch]]:
         prepared = self._preparation
@@ -117,11 +118,11 @@ class Stream:
         chosen: Bools = split.picks(positions) == (self._part == "eval")
         return chosen
 
-    def _encode(self, batch: pa.RecordBatch, positions: Positions, starts: Bools | None) -> Batch:
+    def _encode(self, encoder: Encoder, batch: pa.RecordBatch, positions: Positions, starts: Bools | None) -> Batch:
         prepared = self._preparation
         labels = Encoder([prepared.label])
         return Batch(
-            features=self.encoder.matrix(batch),
+            features=encoder.matrix(batch),
             label=labels.column(batch.column(prepared.label.name), prepared.label),
             weight=None
             if prepared.weight is None
@@ -163,7 +164,8 @@ class _Spool:
         self._lengths: list[int] = []
 
     def append(self, matrix: Floats) -> None:
-        matrix.tofile(self._file)
+        with translate_errors(tempfile.gettempdir()):
+            self._file.write(matrix.data)
         self._lengths.append(len(matrix))
 
     def read(self) -> Iterator[Floats]:

@@ -11,13 +11,13 @@ import numpy.typing as npt
 from dray.data.features import Column
 from dray.errors import ConfigError, DataError
 
+MOST_CLASSES = 10_000
 SHORT_NAMES = {
     "binary": "binary:logistic",
     "multiclass": "multi:softprob",
     "regression": "reg:squarederror",
     "ranking": "rank:ndcg",
 }
-_MOST_DISTINCT = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,22 +30,14 @@ class LabelSummary:
     maximum: float
     whole: bool
     """Every label is a whole number."""
-    distinct: frozenset[float]
-    """The different labels, as far as they are few."""
 
     @staticmethod
     def of(labels: npt.NDArray[np.float32]) -> LabelSummary:
         present = labels[np.isfinite(labels)]
         if not len(present):
-            return LabelSummary(len(labels), len(labels), np.inf, -np.inf, True, frozenset())
-        low, high = float(present.min()), float(present.max())
-        # Sorting every label only to learn that there are many would cost more than binning a feature.
-        values = np.unique(present[: 10 * _MOST_DISTINCT])
-        few = len(values) <= _MOST_DISTINCT and (high - low <= _MOST_DISTINCT or len(present) <= 10 * _MOST_DISTINCT)
-        distinct = frozenset(np.unique(present).tolist() if few else values.tolist())
-        return LabelSummary(
-            len(labels), len(labels) - len(present), low, high, bool((present == np.rint(present)).all()), distinct
-        )
+            return LabelSummary(len(labels), len(labels), np.inf, -np.inf, True)
+        whole = bool((present == np.rint(present)).all())
+        return LabelSummary(len(labels), len(labels) - len(present), float(present.min()), float(present.max()), whole)
 
     @staticmethod
     def merge(parts: Iterable[LabelSummary]) -> LabelSummary:
@@ -56,7 +48,6 @@ class LabelSummary:
             minimum=min(part.minimum for part in parts),
             maximum=max(part.maximum for part in parts),
             whole=all(part.whole for part in parts),
-            distinct=frozenset().union(*(part.distinct for part in parts)),
         )
 
 
@@ -92,7 +83,8 @@ def choose_objective(label: Column, summary: LabelSummary, *, ranking: bool) -> 
         return SHORT_NAMES["ranking"], "a group column is given"
     if label.kind == "category" and len(label.categories) > 2:
         return SHORT_NAMES["multiclass"], f"the label has {len(label.categories)} classes"
-    if label.kind in ("category", "boolean") or summary.distinct == {0.0, 1.0}:
+    zero_or_one = summary.whole and (summary.minimum, summary.maximum) == (0, 1)
+    if label.kind in ("category", "boolean") or zero_or_one:
         return SHORT_NAMES["binary"], "the label has two values"
     few = summary.whole and summary.minimum == 0 and summary.maximum < 100
     hint = "; for classes say --objective multiclass" if few else ""
@@ -137,6 +129,8 @@ def _misfit(label: Column, summary: LabelSummary, objective: str) -> tuple[str, 
             return f"{span}, not from 0 to 1", "Use --objective multiclass or regression, or map the label to 0 and 1."
         return None
     if objective.startswith("multi:"):
+        if summary.maximum >= MOST_CLASSES:
+            return f"{span}, and more than {MOST_CLASSES:,} classes are too many", "Use --objective regression."
         if not summary.whole or summary.minimum < 0:
             return f"{span} and classes are 0, 1, 2, ...", "Number the classes from 0, or write them as strings."
         return None

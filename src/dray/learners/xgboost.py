@@ -5,6 +5,7 @@ Knows nothing of Ray: the same code runs in the driver's process and in a worker
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -111,10 +112,8 @@ class ShardLearner:
 
     def _train(self, task: Task, part: Loaded, on_round: Callable[[Round], None]) -> Outcome | None:
         params = task.params | {"nthread": self.threads}
-        booster = xgboost.Booster(params, cache=[part.matrix])
-        if task.start_model is not None:
-            booster.load_model(bytearray(task.start_model))
-            booster.set_param(params)
+        start = None if task.start_model is None else bytearray(task.start_model)
+        booster = xgboost.Booster(params, cache=[part.matrix], model_file=start)
         before = booster.num_boosted_rounds()
         evaluation = Evaluation(self.eval_part, params, self.threads) if task.evaluate else None
         best = Best()
@@ -152,5 +151,5 @@ class Best:
         if not metrics:
             return
         name = list(metrics)[-1]
-        if not self.metrics or is_better(name, metrics[name], self.metrics[name]):
+        if not self.metrics or math.isnan(self.metrics[name]) or is_better(name, metrics[name], self.metrics[name]):
             self.round, self.metrics = round_, metrics

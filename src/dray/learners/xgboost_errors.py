@@ -11,6 +11,7 @@ from dray.errors import ConfigError, DataError
 
 _REFUSALS = (
     "Invalid Parameter format",
+    "for Parameter ",
     "exceed bound",
     "Unknown objective",
     "Unknown metric",
@@ -18,7 +19,14 @@ _REFUSALS = (
     "Unknown booster",
     "Found an invalid value",
     "_constraints",
+    "not yet implemented",
+    "can only be used with",
+    "label and prediction size not match",
 )
+
+
+class InfiniteValueError(DataError):
+    """XGBoost found an infinity, and does not say where."""
 
 
 @contextmanager
@@ -29,7 +37,7 @@ def translated() -> Iterator[None]:
     except xgboost.core.XGBoostError as error:
         text = str(error)
         if "contains `inf`" in text or "Input data contains" in text:
-            raise DataError(
+            raise InfiniteValueError(
                 "A feature holds an infinite value.", fix="Replace infinities by nulls or by a large number."
             ) from error
         if any(refusal in text for refusal in _REFUSALS):

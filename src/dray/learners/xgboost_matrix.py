@@ -17,7 +17,7 @@ from dray.data.split import Split
 from dray.data.stream import Batch, Stream
 from dray.errors import DataError
 from dray.learners.labels import LabelSample, LabelSummary
-from dray.learners.xgboost_errors import translated
+from dray.learners.xgboost_errors import InfiniteValueError, translated
 
 PASSES = 3
 """How often XGBoost walks the data to bin it by a reference."""
@@ -49,6 +49,7 @@ def load(stream: Stream, preparation: Preparation) -> Loaded | None:
     """Bin a stream's rows; nothing when it has none."""
     passes = _Passes(stream, preparation.label_sample)
     if not passes.has_rows:
+        stream.close()
         return None
     features = preparation.features
     try:
@@ -59,6 +60,8 @@ def load(stream: Stream, preparation: Preparation) -> Loaded | None:
                 max_bin=preparation.bins,
                 enable_categorical=True,
             )
+    except InfiniteValueError as error:
+        raise DataError(f'Column "{_first_infinite(stream)}" holds an infinite value.', fix=error.fix) from error
     finally:
         stream.close()
     starts = passes.group_starts()
@@ -72,6 +75,14 @@ def load(stream: Stream, preparation: Preparation) -> Loaded | None:
     if np.isfinite(label).all():
         matrix.set_info(label=label, group=sizes, weight=weight)
     return Loaded(matrix, label, weight, sizes, passes.sample())
+
+
+def _first_infinite(stream: Stream) -> str:
+    for matrix in stream.matrices():
+        infinite = np.isinf(matrix).any(axis=0)
+        if infinite.any():
+            return stream.encoder.names[int(infinite.argmax())]
+    return "?"
 
 
 def reference(features: Sequence[Column], cuts: Floats, bins: int) -> xgboost.QuantileDMatrix:

@@ -14,6 +14,7 @@ import xgboost
 
 from dray.data.features import Column
 from dray.errors import ModelError
+from dray.learners.ubjson import is_whole
 
 _ATTRIBUTE = "dray"
 Output = Literal["probability", "class", "margin"]
@@ -47,8 +48,11 @@ class Model:
     def from_bytes(content: bytes, origin: str) -> Model:
         booster = xgboost.Booster()
         try:
+            # XGBoost ends the process when a document is empty or was cut off; it checks JSON text itself.
+            if not (is_whole(content) or content.startswith((b'{"', b"{ ", b"{\n"))):
+                raise ValueError("not a whole document")
             booster.load_model(bytearray(content))
-        except xgboost.core.XGBoostError:
+        except (ValueError, xgboost.core.XGBoostError):
             raise ModelError(
                 f"{origin} is not an XGBoost model.", fix="Name a run directory or its model.ubj."
             ) from None

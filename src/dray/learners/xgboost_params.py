@@ -59,7 +59,6 @@ _KNOWN = frozenset(
         "tweedie_variance_power",
         "huber_slope",
         "quantile_alpha",
-        "expectile_alpha",
         "aft_loss_distribution",
         "aft_loss_distribution_scale",
         "lambdarank_pair_method",
@@ -159,16 +158,21 @@ def metrics_for(objective: str, asked: Any) -> list[str]:
 
 
 def is_better(metric: str, value: float, best: float) -> bool:
-    bare = metric.rpartition("-")[2] if "-" in metric.rstrip("-") else metric
-    return value > best if bare.split("@")[0].rstrip("-") in _TO_MAXIMISE else value < best
+    """Compare two values of a metric such as "eval-ndcg@5-"; a closing "-" says how to score a group without hits."""
+    bare = metric.removeprefix("eval-").split("@")[0].rstrip("-")
+    return value > best if bare in _TO_MAXIMISE else value < best
 
 
-def broken_promise(params: Mapping[str, Any], objective: str) -> str | None:
+def broken_promise(params: Mapping[str, Any], objective: str, *, weighted: bool = False) -> str | None:
     """Say why the model may depend on the number of workers, or nothing when it does not."""
     if float(params.get("subsample", 1)) < 1:
         return f"subsample={params['subsample']} draws rows on each worker by itself"
     if objective.startswith("rank:") and params.get("lambdarank_pair_method") == "mean":
         return "lambdarank_pair_method=mean draws pairs on each worker by itself"
+    if objective.startswith("rank:") and str(params.get("lambdarank_unbiased", False)).lower() in ("true", "1"):
+        return "lambdarank_unbiased estimates the bias of a position on each worker by itself"
+    if objective.startswith("rank:") and weighted:
+        return "ranking scales the weights of groups on each worker by itself"
     if objective in ("reg:absoluteerror", "reg:quantileerror"):
         return f"{objective} takes the median or quantile of a leaf on each worker by itself and averages them"
     if str(params.get("device", "cpu")) != "cpu":

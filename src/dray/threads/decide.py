@@ -37,6 +37,11 @@ def threads_in_process(available: int, asked: int | None) -> int:
     if asked is None:
         return max(1, available)
     _refuse_nonpositive(threads=asked)
+    if asked > available:
+        raise ClusterError(
+            f"--threads {asked}, but this process may use {_count(available, 'CPU')}.",
+            fix=f"Use --threads {available}, or leave it out.",
+        )
     return asked
 
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from dray.config.run_file import RunConfig
 from dray.data.cuts import cut_table
-from dray.data.features import Column, choose_features, kind_of, require_column
+from dray.data.features import Column, choose_features, fits, kind_of, require_column
 from dray.data.parquet import Dataset
 from dray.data.scan import Found, merge_categories, require_groups_together
 from dray.data.shards import Slice, Unit, deal, keep_groups_whole
@@ -69,7 +69,7 @@ def assign_roles(config: RunConfig, schema: pa.Schema, previous: Previous | None
     label = Column(config.label, kind_of(config.label, require_column(schema, config.label, role="--label")))
     for name, role in ((config.weight, "--weight"), (config.group, "--group")):
         if name is not None:
-            require_column(schema, name, role=role)
+            kind_of(name, require_column(schema, name, role=role))
     if config.weight is not None and kind_of(config.weight, schema.field(config.weight).type) == "category":
         raise DataError(f'The weight column "{config.weight}" is text.', fix="Weights are numbers.")
     taken = [name for name in (config.label, config.weight, config.group) if name is not None]
@@ -84,7 +84,7 @@ def check_eval_schema(roles: Roles, schema: pa.Schema) -> None:
     """The evaluation set needs every column that is used, with the same meaning."""
     for column in (*roles.features, roles.label):
         found = kind_of(column.name, require_column(schema, column.name, role="needed for evaluation"))
-        if found != column.kind and "category" in (found, column.kind):
+        if not fits(found, column.kind):
             raise DataError(
                 f'Column "{column.name}" is a {column.kind} in the training data but a {found} in the evaluation data.',
                 fix="Write it with one type in both.",

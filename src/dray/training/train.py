@@ -17,6 +17,7 @@ from importlib.metadata import version
 from typing import Any
 
 from dray.config.run_file import RunConfig
+from dray.data.cuts import cut_points
 from dray.data.parquet import Dataset, open_dataset
 from dray.data.prepare import Preparation
 from dray.data.sample import sample_columns
@@ -67,6 +68,7 @@ def train(config: RunConfig, sinks: Sequence[Sink] = ()) -> TrainResult:
     telemetry = Telemetry([directory, warnings, *sinks])
     try:
         result = _Training(config, storage, directory, telemetry, warnings).run()
+        directory.finish(result.to_json())  # not left to a sink: a result that cannot be written is a failure
         telemetry.emit("run_finished", result=result.to_json())
     except BaseException as error:
         _end_badly(error, directory, telemetry)
@@ -112,7 +114,7 @@ class _Training:
         self.telemetry.emit("phase", name="start")
         with ExitStack() as stack:
             pool = stack.enter_context(ThreadPoolExecutor(max_workers=1))
-            sample = pool.submit(sample_columns, train_data, roles.features) if previous is None else None
+            sample = pool.submit(_sampled_cuts, train_data, roles, bins_of(config.params)) if previous is None else None
             crew = stack.enter_context(
                 started_crew(config.workers, config.threads, config.cluster, len(train_data.row_groups), cells)
             )
@@ -253,7 +255,7 @@ class _Training:
         reports: Sequence[TrainReport],
     ) -> TrainResult:
         begin, started, loaded, trained = self.times
-        broken = broken_promise(task.params, task.objective)
+        broken = broken_promise(task.params, task.objective, weighted=preparation.weight is not None)
         if broken:
             self.telemetry.emit(
                 "warning",
@@ -287,7 +289,7 @@ class _Training:
             ),
             peak_memory_bytes=watch.peak_memory_bytes,
             failures=0,
-            identity=Identity(broken is None, broken or "shared cuts, all rows, exact sums"),
+            identity=Identity(broken is None, broken or "shared cuts, one intercept, all rows in every round"),
             warnings=tuple(self.warnings.messages),
             content=outcome.model,
         )
@@ -325,6 +327,11 @@ class _Warnings:
 
     def close(self) -> None:
         pass
+
+
+def _sampled_cuts(dataset: Dataset, roles: Roles, bins: int) -> list[Any]:
+    """Cut points of the numeric features: a few hundred values each instead of the sample."""
+    return [cut_points(column, bins) for column in sample_columns(dataset, roles.features)]
 
 
 def _end_badly(error: BaseException, directory: RunDirectory, telemetry: Telemetry) -> None:

@@ -28,8 +28,9 @@ class Alone:
         [own] = arguments
         future = self._pool.submit(getattr(self._worker, method), *own)
         try:
-            while not future.done():
-                wait([future], timeout=TICK_S)
+            working = True
+            while working:
+                working = bool(wait([future], timeout=TICK_S).not_done)
                 watch.look([self._worker.status(watch.rounds_told)])
         except BaseException:
             self._worker.stop()

@@ -65,11 +65,13 @@ def started_crew(
         return
 
     from dray.cluster.connect import connect
+    from dray.cluster.joined import JoinedCluster
     from dray.workers.ray_group import RayGroup
 
     with connect(cluster, workers=1 if asked == "auto" else asked, threads=threads) as connected:
-        nodes = connected.nodes()
-        workers, reason = choose_workers(asked, cluster, nodes, row_groups, cells)
+        workers, reason = choose_workers(asked, cluster, connected.nodes(), row_groups, cells)
+        if asked == "auto" and isinstance(connected, JoinedCluster):
+            connected.decide(workers, threads)
         group = RayGroup(connected, workers)
         try:
             reasons = (f"workers: {workers} ({reason})", *connected.reasons)

@@ -106,7 +106,7 @@ def output_schema(model: Model, output: Output, keep: Sequence[pa.Field], *, con
     names = model.class_names()
     classes = _classes_of(model)
     suffixes = [f"_{names[index] if names else index}" for index in range(classes)] if classes > 1 else [""]
-    if output == "class":
+    if output == "class" and model.is_classifier:
         fields = [pa.field("prediction", pa.string() if names else pa.int32())]
     else:
         fields = [pa.field(f"prediction{suffix}", pa.float32()) for suffix in suffixes]

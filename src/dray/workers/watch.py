@@ -53,6 +53,8 @@ class Watch:
             )
         if worker == 0:
             for done in status.rounds:
+                if done.round <= self._rounds_told:
+                    continue
                 self._rounds_told = done.round
                 self._telemetry.emit(
                     "round",

@@ -131,7 +131,9 @@ def test_batches_with_different_dictionaries_get_the_same_numbers() -> None:
 def test_unseen_categories_are_missing_and_counted_row_by_row() -> None:
     column = Column("c", "category", ("a", "b"))
     encoder = Encoder([column])
-    assert same([float(v) for v in encoder.column(pa.array(["a", "new", None, "new", "x"]), column)], [0] + [MISSING] * 4)
+    assert same(
+        [float(v) for v in encoder.column(pa.array(["a", "new", None, "new", "x"]), column)], [0] + [MISSING] * 4
+    )
     encoder.column(pa.array(["x"]).dictionary_encode(), column)
     assert encoder.unseen == {"c": 4}
 
@@ -223,7 +225,7 @@ def test_features_are_the_columns_without_another_role_in_the_order_of_the_schem
 
 
 def test_ignoring_a_column_that_is_not_there_names_the_nearest() -> None:
-    with pytest.raises(DataError, match='"customer_di" .*Did you mean "customer_id"'):
+    with pytest.raises(DataError, match=r'"customer_di" .*Did you mean "customer_id"'):
         choose_features(pa.schema({"customer_id": pa.int64(), "x": pa.int64()}), taken=[], ignore=["customer_di"])
 
 

@@ -7,12 +7,12 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from small_data import opened, small_batches, write
 
 from dray.data.parquet import read_slices
 from dray.data.shards import Slice
 from dray.errors import DataError, StorageError
 from dray.storage import DEFAULT
+from small_data import opened, small_batches, write
 
 
 def test_the_footers_tell_rows_row_groups_and_positions_over_all_files(tmp_path: Path) -> None:
@@ -100,7 +100,9 @@ def test_files_may_order_their_columns_differently(tmp_path: Path) -> None:
     write(tmp_path / "a.parquet", {"x": [1], "y": [2]})
     write(tmp_path / "b.parquet", {"y": [4], "x": [3]})
     dataset = opened(tmp_path)
-    rows = [batch.select(["x", "y"]).to_pylist() for _, batch in read_slices(dataset.row_groups, ["x", "y"], [], DEFAULT)]
+    rows = [
+        batch.select(["x", "y"]).to_pylist() for _, batch in read_slices(dataset.row_groups, ["x", "y"], [], DEFAULT)
+    ]
     assert rows == [[{"x": 1, "y": 2}], [{"x": 3, "y": 4}]]
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 
 import pytest
@@ -130,7 +131,7 @@ def test_the_parts_of_a_unit_follow_each_other_and_lie_within_their_row_groups(
     slices, group_of_row = layout
     by_place = {(piece.file, piece.row_group): piece for piece in slices}
     for unit in keep_groups_whole(slices, edges_of(slices, group_of_row)):
-        assert all(one.position + one.rows == two.position for one, two in zip(unit, unit[1:], strict=False))
+        assert all(one.position + one.rows == two.position for one, two in itertools.pairwise(unit))
         for part in unit:
             whole = by_place[part.file, part.row_group]
             assert 0 <= part.start < part.stop <= whole.stop

@@ -27,7 +27,7 @@ def test_batch_borders_do_not_matter(seed: int, batches: list[int], start: int) 
 
 def test_every_stretch_of_rows_gives_its_share() -> None:
     picked = Split(0.2, 7).picks(np.arange(1_000_000, dtype=np.int64)).reshape(100, -1)
-    assert 0.18 < picked.mean(axis=1).min() and picked.mean(axis=1).max() < 0.22
+    assert picked.mean(axis=1).min() > 0.18 and picked.mean(axis=1).max() < 0.22
 
 
 def test_no_period_of_the_positions_is_preferred() -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 from dray.data.prepare import Preparation
 from dray.data.shards import Shard
 from dray.learners.xgboost import Outcome, Round, ShardLearner, Task
+from dray.learners.xgboost_intercept import intercept
+from dray.learners.xgboost_params import complete
 from dray.learners.xgboost_ring import RingAddress, Tracker
 
 
@@ -40,6 +43,27 @@ def train_member(
     return Trained(outcome, rounds, learner.train_part.rows, eval_rows, learner.unseen)
 
 
+def make_task(
+    preparation: Preparation,
+    shard: Shard,
+    objective: str,
+    *,
+    params: dict[str, Any] | None = None,
+    classes: int = 0,
+    rounds: int = 5,
+    early_stop: int | None = None,
+    evaluate: bool = True,
+    start_model: bytes | None = None,
+) -> Task:
+    """The task that the driver would make of all the rows."""
+    full = complete(params or {}, objective=objective, classes=classes, seed=3)
+    learner = ShardLearner(1)
+    learner.load(preparation, shard, (), lambda rows: None)
+    if start_model is None:
+        full["base_score"] = intercept(full, learner.label_sample)
+    return Task(full, objective, rounds, early_stop, evaluate, start_model)
+
+
 def train_ring(
     processes: ProcessPoolExecutor,
     preparation: Preparation,
@@ -48,14 +72,9 @@ def train_ring(
     eval_shards: list[Shard] | None = None,
 ) -> list[Trained]:
     """Train with one process a shard; each member waits for the others, so no process takes two of them."""
-    tracker = Tracker(len(shards), "127.0.0.1")
-    try:
+    with Tracker(len(shards), "127.0.0.1") as tracker:
         members = [
-            processes.submit(
-                train_member, preparation, shard, eval_shards[worker] if eval_shards else (), task, tracker.address, worker
-            )
-            for worker, shard in enumerate(shards)
+            processes.submit(train_member, preparation, shard, own, task, tracker.address, worker)
+            for worker, (shard, own) in enumerate(zip(shards, eval_shards or [()] * len(shards), strict=True))
         ]
         return [member.result(timeout=60) for member in members]
-    finally:
-        tracker.close()

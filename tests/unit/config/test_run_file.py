@@ -1,0 +1,159 @@
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from dray.config.run_file import RunConfig, StorageConfig, make_config, read_run_file
+from dray.errors import ConfigError
+
+LEAST = {"data": "data/", "label": "y"}
+
+
+def refused(values: dict[str, Any], origin: str = "run.yaml") -> ConfigError:
+    with pytest.raises(ConfigError) as raised:
+        make_config(values, origin=origin)
+    return raised.value
+
+
+def test_data_and_label_are_enough() -> None:
+    config = make_config(LEAST)
+    assert config.data == ("data/",)
+    assert (config.rounds, config.seed, config.workers, config.cluster) == (100, 0, "auto", "local")
+
+
+def test_one_location_or_a_list_is_the_same_thing() -> None:
+    assert make_config(LEAST | {"data": ["a", "b"]}).data == ("a", "b")
+    assert make_config(LEAST | {"ignore": "id", "eval": None}).ignore == ("id",)
+    assert make_config(LEAST | {"eval": "held-out/"}).eval == ("held-out/",)
+
+
+@pytest.mark.parametrize("workers", [0, 3, "auto", "2"])
+def test_workers_are_a_number_or_auto(workers: Any) -> None:
+    assert make_config(LEAST | {"workers": workers}).workers == (workers if workers == "auto" else int(workers))
+
+
+@pytest.mark.parametrize(
+    ("key", "meant"), [("lable", "label"), ("round", "rounds"), ("early_stopping", "early_stop"), ("worker", "workers")]
+)
+def test_a_misspelt_key_names_the_nearest(key: str, meant: str) -> None:
+    error = refused(LEAST | {key: 1})
+    assert error.what == f'Unknown key "{key}" in run.yaml. Did you mean "{meant}"?'
+    assert "continue_from" in error.fix
+
+
+def test_a_misspelt_key_below_storage_names_the_nearest_there() -> None:
+    error = refused(LEAST | {"storage": {"endpont": "http://x"}})
+    assert error.what == 'Unknown key "storage.endpont" in run.yaml. Did you mean "endpoint"?'
+    assert error.fix == "Known keys: endpoint, region, profile."
+
+
+def test_credentials_have_no_place_in_a_run_file() -> None:
+    assert 'Unknown key "storage.secret_key"' in refused(LEAST | {"storage": {"secret_key": "x"}}).what
+    assert set(StorageConfig.model_fields) == {"endpoint", "region", "profile"}
+
+
+@pytest.mark.parametrize(("key", "told"), [("label", "--label COLUMN"), ("data", "first argument")])
+def test_a_missing_key_says_how_to_give_it(key: str, told: str) -> None:
+    error = refused({name: value for name, value in LEAST.items() if name != key}, origin="the command line")
+    assert error.what == f'"{key}" is missing in the command line.'
+    assert told in error.fix
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("rounds", 0),
+        ("rounds", "many"),
+        ("seed", -1),
+        ("seed", 2**31),
+        ("eval_fraction", 0),
+        ("eval_fraction", 1),
+        ("eval_fraction", 1.5),
+        ("threads", 0),
+        ("early_stop", 0),
+        ("label", ["a", "b"]),
+        ("params", "eta=1"),
+        ("data", {"path": "x"}),
+    ],
+)
+def test_a_value_out_of_bounds_is_told_with_its_key(key: str, value: Any) -> None:
+    error = refused(LEAST | {"eval_fraction": 0.2, key: value})
+    assert error.what.startswith(f'"{key}')
+    assert key in error.fix
+
+
+@pytest.mark.parametrize("workers", [-1, "some", 1.5])
+def test_wrong_workers_are_told_in_one_sentence(workers: Any) -> None:
+    assert refused(LEAST | {"workers": workers}).what == (
+        f'"workers" in run.yaml is {workers!r}: must be a number from 0 on, or auto.'
+    )
+
+
+@pytest.mark.parametrize(
+    ("more", "what"),
+    [
+        ({"data": []}, "Data is empty."),
+        ({"eval": "x", "eval_fraction": 0.2}, "Eval and eval_fraction exclude each other."),
+        ({"early_stop": 5}, "Early_stop needs an evaluation set."),
+        ({"group": "y"}, "Label, group and weight must be three different columns."),
+        ({"group": "g", "weight": "g"}, "Label, group and weight must be three different columns."),
+    ],
+)
+def test_keys_that_do_not_fit_together_say_so_and_what_to_do(more: dict[str, Any], what: str) -> None:
+    error = refused(LEAST | more)
+    assert error.what == what
+    assert error.fix
+
+
+def test_a_configuration_does_not_change() -> None:
+    with pytest.raises(ValidationError):
+        make_config(LEAST).rounds = 3  # type: ignore[misc]
+
+
+def test_every_key_has_a_docstring() -> None:
+    source = Path(str(__import__("dray.config.run_file").config.run_file.__file__)).read_text(encoding="utf-8")
+    for model in (RunConfig, StorageConfig):
+        for key in model.model_fields:
+            after = source.partition(f"\n    {key}: ")[2].splitlines()
+            assert after[1].startswith('    """'), key
+
+
+def test_a_configuration_survives_json() -> None:
+    config = make_config(LEAST | {"params": {"eta": 0.1}, "storage": {"region": "eu"}, "workers": 2})
+    assert RunConfig.model_validate_json(config.model_dump_json()) == config
+
+
+def test_a_run_file_is_read_as_it_stands(tmp_path: Path) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text("data: [a, b]\nlabel: Größe\nparams:\n  eta: 0.1\n", encoding="utf-8")
+    assert read_run_file(str(path)) == {"data": ["a", "b"], "label": "Größe", "params": {"eta": 0.1}}
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"data: [a\nlabel: y\n", "line 2 is not YAML"),
+        (b"data: a\n\tlabel: y\n", "line 2 is not YAML"),
+        (b"", "does not hold keys and values"),
+        (b"- a\n- b\n", "does not hold keys and values"),
+        (b"1: a\n", "does not hold keys and values"),
+        (b"label: \xff\xfe\n", "is not UTF-8"),
+        (b"data: !!python/object:os.system x\n", "is not YAML"),
+    ],
+)
+def test_a_run_file_that_cannot_be_used_says_where_and_why(tmp_path: Path, content: bytes, told: str) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_bytes(content)
+    with pytest.raises(ConfigError, match=told) as raised:
+        read_run_file(str(path))
+    assert str(path) in raised.value.what and raised.value.fix
+
+
+def test_a_run_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"Cannot read the run file .*none\.yaml: No such file"):
+        read_run_file(str(tmp_path / "none.yaml"))
+    with pytest.raises(ConfigError, match="Is a directory"):
+        read_run_file(str(tmp_path))

@@ -1,0 +1,140 @@
+"""Who may import whom: layers point down, and a vendor library has one home."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+import dray
+
+ROOT = Path(dray.__file__).parent
+
+LAYERS = [
+    {"cli"},
+    {"api", "report"},
+    {"training", "predicting"},
+    {"workers"},
+    {"learners"},
+    {"cluster", "data"},
+    {"threads", "telemetry"},
+    {"storage", "s3"},
+    {"config"},
+    {"errors", "dray"},
+]
+"""From the top down. `dray` is the package's own file: it loads names lazily and imports nothing."""
+
+NEIGHBOURS = {("storage", "s3")}
+"""S3 is a part of storage, in a file of its own."""
+
+
+@dataclass(frozen=True)
+class Import:
+    file: str
+    line: int
+    module: str
+    for_types_only: bool
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line} imports {self.module}"
+
+
+def imports_in(tree: ast.Module, file: str) -> Iterator[Import]:
+    typed = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
+        for statement in node.body
+        for inner in ast.walk(statement)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            modules = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{file}:{node.lineno} is a relative import"
+            modules = [str(node.module)]
+            if node.module == "dray":  # `from dray import s3` is the module, `import __version__` is not
+                modules = [f"dray.{alias.name}" for alias in node.names if not alias.name.startswith("_")]
+        else:
+            continue
+        yield from (Import(file, node.lineno, module, id(node) in typed) for module in modules)
+
+
+def all_imports() -> list[Import]:
+    return [
+        found
+        for path in sorted(ROOT.rglob("*.py"))
+        for found in imports_in(ast.parse(path.read_text(encoding="utf-8")), path.relative_to(ROOT).as_posix())
+    ]
+
+
+def part_of(file: str) -> str:
+    part = file.partition("/")[0].removesuffix(".py")
+    return "dray" if part == "__init__" else part
+
+
+def level(part: str) -> int:
+    return next(index for index, layer in enumerate(LAYERS) if part in layer)
+
+
+IMPORTS = all_imports()
+
+
+def test_every_part_has_a_layer() -> None:
+    known = set().union(*LAYERS)
+    assert {part_of(path.relative_to(ROOT).as_posix()) for path in ROOT.rglob("*.py")} <= known
+
+
+def test_imports_point_down() -> None:
+    wrong = []
+    for found in IMPORTS:
+        if not found.module.startswith("dray.") or found.file == "__init__.py":
+            continue
+        here, there = part_of(found.file), found.module.split(".")[1]
+        if here != there and level(there) <= level(here) and (here, there) not in NEIGHBOURS:
+            wrong.append(str(found))
+    assert not wrong
+
+
+def test_the_package_itself_imports_nothing_when_it_is_loaded() -> None:
+    eager = [found for found in IMPORTS if found.file == "__init__.py" and not found.for_types_only]
+    assert {found.module for found in eager} <= {"__future__", "typing", "importlib"}
+
+
+def users_of(library: str) -> list[Import]:
+    return [found for found in IMPORTS if found.module.partition(".")[0] == library]
+
+
+def test_ray_is_imported_only_by_the_cluster_and_its_group_of_workers() -> None:
+    wrong = [
+        str(found)
+        for found in users_of("ray")
+        if not found.file.startswith("cluster/") and found.file not in ("workers/ray_group.py", "workers/actor.py")
+    ]
+    assert not wrong
+    assert users_of("ray")
+
+
+def test_xgboost_is_imported_only_by_its_learner() -> None:
+    wrong = [
+        str(found)
+        for found in users_of("xgboost")
+        if not found.file.startswith("learners/xgboost") and not found.for_types_only
+    ]
+    assert not wrong
+    assert users_of("xgboost")
+
+
+@pytest.mark.parametrize("pure", ["data/shards.py", "data/split.py", "data/cuts.py", "learners/labels.py"])
+def test_decisions_need_no_files_and_no_vendor(pure: str) -> None:
+    vendors = {"pyarrow", "xgboost", "ray", "os", "pathlib", "psutil"}
+    assert not [str(found) for found in IMPORTS if found.file == pure and found.module.partition(".")[0] in vendors]
+
+
+def test_the_files_of_packages_are_empty() -> None:
+    for path in ROOT.rglob("*/__init__.py"):
+        body = ast.parse(path.read_text(encoding="utf-8")).body
+        assert len(body) <= 1 and all(isinstance(node, ast.Expr) for node in body), path

@@ -5,7 +5,6 @@ Nothing is imported at the top that `dray --help` does not need.
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 import time
@@ -22,11 +21,13 @@ _LINE_EVERY_S = 5.0
 
 def print_json(document: Any) -> None:
     """Print a document, or a dataclass as one, on stdout: the only thing a command writes there with --json."""
+    from dray.telemetry.events import dumps
+
     if is_dataclass(document) and not isinstance(document, type):
         document = asdict(document)
     try:
         # Before the writing: a value that JSON has no word for must not leave half a document.
-        text = json.dumps(document, indent=2, default=str)
+        text = dumps(document, indent=2)
         sys.stdout.write(text + "\n")
         sys.stdout.flush()
     except BrokenPipeError:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from multiprocessing import get_context
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
@@ -67,7 +67,8 @@ def _write_in_processes(
         for _ in range(processes):
             ours, theirs = context.Pipe()
             process = context.Process(target=_serve, args=(theirs, directory, made, plan), daemon=True)
-            process.start()
+            with _no_interrupt():
+                process.start()
             theirs.close()
             workers[ours] = process
             _send(ours, process, next(waiting))
@@ -116,9 +117,20 @@ def _lost(process: SpawnProcess) -> WorkerError:
     )
 
 
+@contextmanager
+def _no_interrupt() -> Iterator[None]:
+    """A process started inside is born deaf to Ctrl-C: one that is still loading would answer with a traceback."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def _serve(connection: Connection, directory: Path, made: Recipe, plan: Sequence[FilePlan]) -> None:
     # Ctrl-C reaches the whole process group; the parent alone decides, and ends its processes itself.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     # The pipe breaks when the parent has died: then there is nobody to write for.
     with suppress(EOFError, BrokenPipeError):
         while True:

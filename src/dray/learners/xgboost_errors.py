@@ -19,6 +19,7 @@ _REFUSALS = (
     "Unknown booster",
     "Found an invalid value",
     "_constraints",
+    "Constrained features",
     "not yet implemented",
     "can only be used with",
     "label and prediction size not match",
@@ -34,7 +35,7 @@ def translated() -> Iterator[None]:
     """Name the parameter that XGBoost refuses, or what it cannot bin; anything else is passed on as it is."""
     try:
         yield
-    except xgboost.core.XGBoostError as error:
+    except (xgboost.core.XGBoostError, ValueError) as error:
         text = str(error)
         if "contains `inf`" in text or "Input data contains" in text:
             raise InfiniteValueError(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dray.errors import ConfigError, nearest
@@ -114,6 +114,19 @@ def check_params(params: Mapping[str, Any]) -> None:
             )
         if name == "booster" and value not in ("gbtree", "dart"):
             raise ConfigError(f'The booster "{value}" is not made of trees.', fix="Use gbtree or dart.")
+
+
+def check_constraints(params: Mapping[str, Any], features: Sequence[str]) -> None:
+    """Raise for a constraint on a feature that is not there."""
+    monotone, interaction = params.get("monotone_constraints"), params.get("interaction_constraints")
+    named = list(monotone) if isinstance(monotone, Mapping) else []
+    named += [name for group in interaction for name in group] if isinstance(interaction, list) else []
+    for name in named:
+        if isinstance(name, str) and name not in features:
+            raise ConfigError(
+                f'A constraint names "{name}", which is no feature.{nearest(name, features)}',
+                fix="Name features as the data does.",
+            )
 
 
 def asked_objective(objective: str | None, params: Mapping[str, Any]) -> str | None:

@@ -28,7 +28,14 @@ from dray.errors import ConfigError, DataError, DrayError
 from dray.learners.labels import LabelSample, LabelSummary, check_labels, choose_objective, classes_in
 from dray.learners.xgboost import Outcome, Task
 from dray.learners.xgboost_intercept import intercept
-from dray.learners.xgboost_params import asked_objective, bins_of, broken_promise, check_params, complete
+from dray.learners.xgboost_params import (
+    asked_objective,
+    bins_of,
+    broken_promise,
+    check_constraints,
+    check_params,
+    complete,
+)
 from dray.learners.xgboost_ring import Tracker
 from dray.storage import StorageOptions
 from dray.telemetry.events import Event, Sample, Sink, Telemetry
@@ -104,6 +111,7 @@ class _Training:
         previous = read_previous(config.continue_from, self.storage) if config.continue_from else None
         train_data = open_dataset(config.data, self.storage)
         roles = assign_roles(config, train_data.schema, previous)
+        check_constraints(config.params, [feature.name for feature in roles.features])
         eval_data = open_dataset(config.eval, self.storage) if config.eval else None
         if eval_data is not None:
             check_eval_schema(roles, eval_data.schema)

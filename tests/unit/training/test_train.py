@@ -257,12 +257,12 @@ def test_sampling_rows_breaks_the_promise_and_says_so(data: dict[str, str]) -> N
 
 
 def test_threads_are_what_was_asked_for_and_measured(data: dict[str, str]) -> None:
-    result = run(data["binary"], threads=3)
+    result = run(data["binary"], threads=2)
     [proof] = result.threads
-    assert (proof.worker, proof.decided) == (0, 3)
+    assert (proof.worker, proof.decided) == (0, 2)
     assert 0 < proof.used < 8
-    assert proof.ok == (proof.used >= 0.6 * 3)
-    assert proof.ok or any("of 3 cores used" in warning for warning in result.warnings)
+    assert proof.ok == (proof.used >= 0.6 * 2)
+    assert proof.ok or any("of 2 cores used" in warning for warning in result.warnings)
     assert result.model_digest == run(data["binary"], threads=1).model_digest
 
 

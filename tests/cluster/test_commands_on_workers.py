@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import datasets
+from dray.threads.limits import cpus_of_this_process
 from s3_server import S3Server
 
 DRAY = (sys.executable, "-m", "dray.cli.main")
@@ -72,6 +73,7 @@ def test_an_interrupted_run_leaves_no_process(tmp_path: Path, how: signal.Signal
     assert not (tmp_path / "run" / "model.ubj").exists()
 
 
+@pytest.mark.skipif(cpus_of_this_process() < 2, reason="needs two CPUs")
 def test_one_thread_in_the_drivers_environment_does_not_hold_a_worker_to_one(tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     columns = {f"x{index}": random.normal(size=60_000).astype(np.float32) for index in range(20)}

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import secrets
 import shutil
+import signal
 import tempfile
+import threading
 from contextlib import suppress
 from pathlib import Path
 
@@ -88,6 +90,7 @@ class LocalCluster(Cluster):
     def _init(self, cpus: int) -> None:
         import ray
 
+        terminate = signal.getsignal(signal.SIGTERM)  # Ray puts its own handler there, with a banner
         me = psutil.Process()
         before = set(me.children())
         try:
@@ -102,6 +105,8 @@ class LocalCluster(Cluster):
                     **OPTIONS,
                 )
         finally:
+            if threading.current_thread() is threading.main_thread():
+                signal.signal(signal.SIGTERM, terminate)
             self._started = [child for child in me.children() if child not in before]
 
 

@@ -78,7 +78,7 @@ class _Metric:
 
     def __call__(self, margins: np.ndarray[Any, np.dtype[np.float32]]) -> dict[str, float]:
         self._rows.set_base_margin(margins)
-        with translated(), xgboost.config_context(nthread=self._threads):
+        with translated(), xgboost.config_context(nthread=self._threads, verbosity=0):
             text = self._model.eval(self._rows, "eval")
         pairs = (item.rpartition(":") for item in text.split("\t")[1:])
         return {name: float(f"{float(value):.{_DIGITS}g}") for name, _, value in pairs}

@@ -94,7 +94,14 @@ class RayGroup:
         """Choose the failure to tell: in a ring, everybody else's is only a consequence of the first."""
         done, _ = ray.wait(list(pending), num_returns=len(pending), timeout=_ANSWER_S) if pending else ([], [])
         failures += [failure for call in done if (failure := self._failure(calls, call))]
-        return min(failures, key=lambda failure: isinstance(failure, WorkerError))
+        return min(failures, key=_distance)
+
+
+def _distance(failure: Exception) -> int:
+    """How far a failure is from the cause: a told mistake, a process that ended, an error in some worker."""
+    if not isinstance(failure, WorkerError):
+        return 0
+    return 1 if isinstance(failure.__cause__, RayActorError) else 2
 
 
 def _translate(error: Exception, what: str) -> Exception:
@@ -104,8 +111,10 @@ def _translate(error: Exception, what: str) -> Exception:
     if isinstance(error, RayActorError):
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         reason = lines[-1] if lines else "its process ended"
-        return WorkerError(
-            f"{what}: {reason}",
-            fix="If memory ran out, use more workers or fewer features; the cluster's logs tell more.",
-        )
-    return WorkerError(f"{what}: {cause!r}", fix="The traceback is in events.jsonl of the run directory.")
+        fix = "If memory ran out, use more workers or fewer features; the cluster's logs tell more."
+    else:
+        reason = f"{type(cause).__name__}: {next(iter(str(cause).splitlines()), '')}"
+        fix = "The traceback is in events.jsonl of the run directory."
+    failure = WorkerError(f"{what}: {reason}", fix=fix)
+    failure.__cause__ = error
+    return failure

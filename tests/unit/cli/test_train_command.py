@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ import yaml
 
 import datasets
 from dray.cli.main import main
+from dray.threads.limits import cpus_of_this_process
 from s3_server import S3Server
 
 KEYS = {
@@ -60,9 +63,7 @@ def train(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]
 
 
 def test_the_result_as_json_has_every_key(data: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    document = train(
-        capsys, data, "--label", "label", "--workers", "0", "--rounds", "5", "--eval-fraction", "0.2", "--threads", "2"
-    )
+    document = train(capsys, data, "--label", "label", "--workers", "0", "--rounds", "5", "--eval-fraction", "0.2")
     assert {name: type(value) for name, value in document.items()} == KEYS
     assert set(document["seconds"]) == {"start", "load", "train", "total"}
     assert all(isinstance(value, float) and value >= 0 for value in document["seconds"].values())
@@ -76,7 +77,7 @@ def test_the_result_as_json_has_every_key(data: str, capsys: pytest.CaptureFixtu
         "used": float,
         "ok": bool,
     }
-    assert proof["decided"] == 2
+    assert proof["decided"] == cpus_of_this_process()
     assert document["identity"]["holds"] is True
     assert document["peak_memory_bytes"] > 50e6
     assert Path(document["directory"]) == tmp_path / "runs" / document["run"]
@@ -175,6 +176,25 @@ def test_a_bucket_is_reached_with_flags(
         assert s3_server.secret_key.encode() not in file.read_bytes()
 
 
+def test_ctrl_c_ends_the_run_at_once_and_marks_it(data: str, tmp_path: Path) -> None:
+    flags = ["--label", "label", "--workers", "0", "--rounds", "10000000", "--out", "run"]
+    command = [sys.executable, "-m", "dray.cli.main", "train", data, *flags]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    events = tmp_path / "run" / "events.jsonl"
+    deadline = time.monotonic() + 60
+    while not (events.exists() and '"kind": "round"' in events.read_text()):
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=20)
+    assert process.returncode == 130
+    assert out == ""
+    assert err.splitlines()[-1] == "Interrupted."
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["status"] == "failed"
+    assert not (tmp_path / "run" / "model.ubj").exists()
+
+
+@pytest.mark.skipif(cpus_of_this_process() < 2, reason="needs two CPUs")
 def test_one_thread_in_the_environment_does_not_hold_a_run_to_one(tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     columns = {f"x{index}": random.normal(size=60_000).astype(np.float32) for index in range(20)}

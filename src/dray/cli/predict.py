@@ -50,6 +50,9 @@ def predict(
     Columns are matched by name: a missing one is an error, extra ones are ignored, an unseen category counts as
     missing and is reported.
     """
+    from dray.learners.xgboost_loading import load_lean
+
+    load_lean()
     from dray.predicting import predict as run
     from dray.storage import StorageOptions
     from dray.telemetry.sinks.terminal import terminal

@@ -72,6 +72,9 @@ def train(data: Sequence[str], param: Sequence[str], as_json: bool, quiet: bool,
         values["params"] = dict(values.get("params") or {}) | _params(param)
     config = make_config(values, origin=origin)
 
+    from dray.learners.xgboost_loading import load_lean
+
+    load_lean()
     from dray.telemetry.sinks.terminal import terminal
     from dray.training.train import train as run
 

@@ -29,13 +29,12 @@ def sample_columns(dataset: Dataset, features: Sequence[Column]) -> list[npt.NDA
     wanted = max(10_000, min(MOST_ROWS, MOST_BYTES // (4 * len(numeric))))
     stride = max(1, sum(piece.rows for piece in chosen) // wanted)
     encoder = Encoder(numeric)
-    parts = []
+    parts: list[list[npt.NDArray[np.float32]]] = [[] for _ in numeric]
     for part, batch in read_slices(chosen, encoder.names, [], dataset.storage):
-        first = -part.start % stride
-        rows = np.arange(first, batch.num_rows, stride)
-        if len(rows):
-            parts.append(encoder.matrix(batch.take(rows) if stride > 1 else batch))
-    columns = iter(np.concatenate(parts).T)
+        rows = slice(-part.start % stride, None, stride)
+        for column, pieces in zip(encoder.columns, parts, strict=True):
+            pieces.append(encoder.column(batch.column(column.name), column)[rows])
+    columns = iter([np.concatenate(pieces) for pieces in parts])
     pa.default_memory_pool().release_unused()  # the allocator would keep the decoded row groups
     return [np.empty(0, np.float32) if feature.kind == "category" else next(columns) for feature in features]
 

@@ -8,7 +8,7 @@ rows in a local file for the later ones.
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import IO, Literal, TypeVar
@@ -21,7 +21,7 @@ from dray.data.features import Column, Encoder
 from dray.data.parquet import read_slices
 from dray.data.prepare import Preparation
 from dray.data.scan import require_no_missing_groups, run_starts
-from dray.data.shards import Shard, Slice
+from dray.data.shards import Shard
 from dray.storage import is_s3, translate_errors
 
 Floats = npt.NDArray[np.float32]
@@ -67,7 +67,7 @@ class Stream:
         """The first pass: features with all that goes with them."""
         remote = any(is_s3(piece.file) for unit in self._shard for piece in unit)
         self._spool = _Spool(len(self._preparation.features)) if remote else None
-        for batch in ahead(self._read(self.encoder)):
+        for batch in ahead(self._batches()):
             if self._spool is not None:
                 self._spool.append(batch.features)
             yield batch
@@ -75,9 +75,7 @@ class Stream:
     def matrices(self) -> Iterator[Floats]:
         """A later pass: the features alone."""
         if self._spool is None:
-            again = Encoder(self._preparation.features)  # an unseen category is counted once, not at every pass
-            for batch in ahead(self._read(again)):
-                yield batch.features
+            yield from ahead(self._matrices())
         else:
             for matrix in self._spool.read():
                 self._on_rows(len(matrix))
@@ -87,26 +85,44 @@ class Stream:
         if self._spool is not None:
             self._spool.close()
 
-    def _read(self, encoder: Encoder) -> Iterator[Batch]:
-        for unit in self._shard:
-            groups = _Groups(self._preparation.group)
-            for piece, batch in self._record_batches(unit):
-                self._on_rows(batch.num_rows)
-                starts = groups.starts(batch) if groups.name else None
-                positions = np.arange(piece.position, piece.position + batch.num_rows, dtype=np.int64)
-                chosen = self._chosen(positions, starts, groups)
-                if chosen is not None:
-                    batch, positions = batch.filter(pa.array(chosen)), positions[chosen]
-                    starts = None if starts is None else starts[chosen]
-                if batch.num_rows:
-                    yield self._encode(encoder, batch, positions, starts)
+    def _batches(self) -> Iterator[Batch]:
+        label, weight = self._preparation.label, self._preparation.weight
+        others = Encoder([label] if weight is None else [label, Column(weight, "number")])
+        for batch, positions, starts in self._rows([*self.encoder.columns, *others.columns]):
+            beside = [others.column(batch.column(column.name), column) for column in others.columns]
+            yield Batch(
+                features=self.encoder.matrix(batch),
+                label=beside[0],
+                weight=None if weight is None else beside[1],
+                group_starts=starts,
+                positions=positions,
+            )
 
-    def _record_batches(self, unit: tuple[Slice, ...]) -> Iterator[tuple[Slice, pa.RecordBatch]]:
-        prepared = self._preparation
-        encoded: list[Column] = [*prepared.features, prepared.label]
-        names = [c.name for c in encoded] + [name for name in (prepared.weight, prepared.group) if name]
-        categories = [c.name for c in encoded if c.kind == "category"]
-        return read_slices(unit, names, categories, prepared.storage)
+    def _matrices(self) -> Iterator[Floats]:
+        encoder = Encoder(self._preparation.features)  # an unseen category is counted once, not at every pass
+        for batch, _, _ in self._rows(encoder.columns):
+            yield encoder.matrix(batch)
+
+    def _rows(self, columns: Sequence[Column]) -> Iterator[tuple[pa.RecordBatch, Positions, Bools | None]]:
+        """Read this stream's rows: batches with their positions and the beginnings of ranking groups."""
+        group = self._preparation.group
+        names = [column.name for column in columns] + ([group] if group else [])
+        categories = [column.name for column in columns if column.kind == "category"]
+        slices = [piece for unit in self._shard for piece in unit]
+        unit_starts = {unit[0].position for unit in self._shard}
+        groups = _Groups(group)
+        for piece, batch in ahead(read_slices(slices, names, categories, self._preparation.storage)):
+            self._on_rows(batch.num_rows)
+            if piece.position in unit_starts:
+                groups = _Groups(group)
+            starts = groups.starts(batch) if group else None
+            positions = np.arange(piece.position, piece.position + batch.num_rows, dtype=np.int64)
+            chosen = self._chosen(positions, starts, groups)
+            if chosen is not None:
+                batch, positions = batch.filter(pa.array(chosen)), positions[chosen]
+                starts = None if starts is None else starts[chosen]
+            if batch.num_rows:
+                yield batch, positions, starts
 
     def _chosen(self, positions: Positions, starts: Bools | None, groups: _Groups) -> Bools | None:
         """Pick this stream's part: by the row's position, in ranking by the position of its group's first row."""
@@ -117,19 +133,6 @@ class Stream:
             positions = groups.first_positions(positions, starts)
         chosen: Bools = split.picks(positions) == (self._part == "eval")
         return chosen
-
-    def _encode(self, encoder: Encoder, batch: pa.RecordBatch, positions: Positions, starts: Bools | None) -> Batch:
-        prepared = self._preparation
-        labels = Encoder([prepared.label])
-        return Batch(
-            features=encoder.matrix(batch),
-            label=labels.column(batch.column(prepared.label.name), prepared.label),
-            weight=None
-            if prepared.weight is None
-            else labels.column(batch.column(prepared.weight), Column(prepared.weight, "number")),
-            group_starts=starts,
-            positions=positions,
-        )
 
 
 class _Groups:

@@ -339,7 +339,8 @@ class _Warnings:
 
 def _sampled_cuts(dataset: Dataset, roles: Roles, bins: int) -> list[Any]:
     """Cut points of the numeric features: a few hundred values each instead of the sample."""
-    return [cut_points(column, bins) for column in sample_columns(dataset, roles.features)]
+    with ThreadPoolExecutor() as pool:  # sorting lets go of the interpreter
+        return list(pool.map(lambda column: cut_points(column, bins), sample_columns(dataset, roles.features)))
 
 
 def _end_badly(error: BaseException, directory: RunDirectory, telemetry: Telemetry) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import ray
 
+from dray.learners.xgboost_loading import load_lean
 from dray.threads.apply import set_environment
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ class WorkerActor:
 
     def __init__(self, number: int, threads: int) -> None:
         set_environment(threads)
+        load_lean()
         from dray.workers.worker import Worker
 
         self._worker = Worker(number, threads)

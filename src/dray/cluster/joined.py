@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import socket
-import subprocess
-import sys
+import threading
 from typing import Any
 
 from dray.cluster.cluster import Cluster, Node
 from dray.cluster.environment import environment_for_ray, refresh_authentication
+from dray.cluster.probe import probe
 from dray.cluster.quiet import OPTIONS, quiet
 from dray.errors import ClusterError
 from dray.threads.decide import Decision, threads_per_worker, workers_that_fit
@@ -106,23 +105,24 @@ def check_reachable(address: str) -> None:
 
 
 def _probe(target: str) -> dict[str, Any]:
-    command = [sys.executable, "-m", "dray.cluster.probe", target]
-    child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, stdin=subprocess.DEVNULL)  # noqa: S603
-    # The child needs half a second to load Ray; so does this process, on another core.
-    import ray  # noqa: F401
+    """Ask in a thread: what is no Ray may never answer, and Ray's own client cannot be interrupted."""
+    found: dict[str, Any] = {}
 
-    try:
-        output, _ = child.communicate(timeout=JOIN_TIMEOUT_S)
-        found: dict[str, Any] = json.loads(output.splitlines()[-1])
-    except subprocess.TimeoutExpired:
-        found = {"problem": "silent", "address": target}
-    except (ValueError, IndexError):
-        found = {"problem": "unknown", "detail": f"the probe ended with code {child.returncode}"}
-    finally:
-        child.kill()
-        child.wait()
-    refuse(found, target)
-    return found
+    def ask() -> None:
+        try:
+            found.update(probe(target))
+        except Exception as error:
+            found.update(problem="unknown", detail=f"{type(error).__name__}: {error}"[:300])
+
+    thread = threading.Thread(target=ask, name="dray-probe", daemon=True)
+    # Ray's client writes every attempt to the terminal.
+    with environment_for_ray({"RAY_BACKEND_LOG_LEVEL": "fatal"}):
+        refresh_authentication()
+        thread.start()
+        thread.join(JOIN_TIMEOUT_S)
+    answer = dict(found) or {"problem": "silent", "address": target}
+    refuse(answer, target)
+    return answer
 
 
 def refuse(found: dict[str, Any], target: str) -> None:

@@ -1,14 +1,12 @@
-"""Try a Ray address in a process of its own: `python -m dray.cluster.probe ADDRESS` prints one JSON line.
+"""Look at a Ray address before joining it.
 
-`ray.init()` on an address that is no Ray, or whose token differs, tries for 20 to 80 seconds, cannot be
-interrupted and writes to the terminal. A child process can be given a time limit.
+`ray.init()` on an address that is no Ray, or whose token differs, tries for 20 to 80 seconds, cannot be interrupted
+and writes to the terminal. What is asked here answers at once or is given up.
 """
 
 from __future__ import annotations
 
-import json
 import os
-import sys
 from typing import Any
 
 
@@ -71,15 +69,3 @@ def _node_here(client: Any) -> bool:
 
     here = set(find_node_ids())
     return any(node_id.hex() in here for node_id in client.get_all_node_info(timeout=5))
-
-
-def main() -> None:
-    try:
-        outcome = probe(sys.argv[1])
-    except Exception as error:
-        outcome = {"problem": "unknown", "detail": f"{type(error).__name__}: {error}"[:300]}
-    sys.stdout.write(json.dumps(outcome) + "\n")
-
-
-if __name__ == "__main__":
-    main()

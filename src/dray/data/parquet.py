@@ -16,7 +16,7 @@ from dray.data.shards import Slice
 from dray.errors import DataError, DrayError
 from dray.storage import StorageOptions, expand, open_storage, translate_errors
 
-BATCH_BYTES = 4 * 2**20
+BATCH_BYTES = 16 * 2**20
 """About the size of a decoded batch: large enough to be quick, small enough that memory follows the matrix."""
 LEAST_BATCH_ROWS = 1024
 

@@ -9,9 +9,11 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 
-from dray.workers.group import TICK_S, Member
+from dray.workers.group import Member
 from dray.workers.watch import Watch
 from dray.workers.worker import Worker
+
+TICK_S = 0.25
 
 
 class Alone:

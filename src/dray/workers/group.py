@@ -8,8 +8,6 @@ from typing import Any, Protocol
 
 from dray.workers.watch import Watch
 
-TICK_S = 0.25
-
 
 @dataclass(frozen=True, slots=True)
 class Member:

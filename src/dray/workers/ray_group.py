@@ -13,11 +13,12 @@ from dray.cluster.cluster import Cluster
 from dray.cluster.placement import place, remove
 from dray.errors import ClusterError, DrayError, WorkerError
 from dray.workers.actor import WorkerActor
-from dray.workers.group import TICK_S, Member
+from dray.workers.group import Member
 from dray.workers.watch import Watch
 from dray.workers.worker import Status
 
 START_TIMEOUT_S = 120.0
+_ASK_EVERY_S = 0.5
 _ANSWER_S = 2.0
 
 
@@ -44,7 +45,8 @@ class RayGroup:
         calls = [actor.call.remote(method, *own) for actor, own in zip(self._actors, arguments, strict=True)]
         pending = list(calls)
         while pending:
-            done, pending = ray.wait(pending, num_returns=len(pending), timeout=TICK_S)
+            # A death is told by the call itself; asking more often than this costs the workers time.
+            done, pending = ray.wait(pending, num_returns=len(pending), timeout=_ASK_EVERY_S)
             failures = [failure for call in done if (failure := self._failure(calls, call))]
             if failures:
                 raise self._first_cause(calls, pending, failures)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,8 +16,9 @@ from dray.data.features import Column, choose_features, fits, kind_of, require_c
 from dray.data.parquet import Dataset
 from dray.data.scan import Found, merge_categories, require_groups_together
 from dray.data.shards import Slice, Unit, deal, keep_groups_whole
-from dray.errors import DataError, ModelError
+from dray.errors import ConfigError, DataError, ModelError
 from dray.learners.xgboost_model import Model
+from dray.learners.xgboost_params import bins_of
 from dray.storage import StorageOptions
 from dray.telemetry.run_directory import open_run
 
@@ -45,6 +47,7 @@ class Previous:
 
     model: Model
     cuts: npt.NDArray[np.float32]
+    bins: int
     content: bytes
 
 
@@ -57,11 +60,23 @@ def read_previous(location: str, storage: StorageOptions) -> Previous:
     content = directory.read_bytes("model.ubj")
     model = Model.from_bytes(content, directory.path("model.ubj"))
     table = directory.read_table("cuts.parquet")
-    return Previous(model, np.stack([column.to_numpy() for column in table.columns], axis=1), content)
+    cuts = np.stack([column.to_numpy() for column in table.columns], axis=1)
+    return Previous(model, cuts, bins_of(directory.document["config"]["params"]), content)
 
 
 def cuts_as_table(features: Sequence[Column], cuts: npt.NDArray[np.float32]) -> pa.Table:
     return pa.table(list(cuts.T), names=[feature.name for feature in features])
+
+
+def agreed_bins(params: Mapping[str, Any], previous: Previous | None) -> int:
+    """Return how many bins a feature has: as asked, or as before."""
+    if previous is None:
+        return bins_of(params)
+    if "max_bin" in params and bins_of(params) != previous.bins:
+        raise ConfigError(
+            f"The earlier run has max_bin {previous.bins}, not {params['max_bin']}.", fix="Leave max_bin out."
+        )
+    return previous.bins
 
 
 def assign_roles(config: RunConfig, schema: pa.Schema, previous: Previous | None) -> Roles:

@@ -43,6 +43,7 @@ from dray.telemetry.run_directory import RunDirectory, new_run_id
 from dray.training.agree import (
     Previous,
     Roles,
+    agreed_bins,
     assign_roles,
     check_eval_schema,
     cuts_as_table,
@@ -111,6 +112,7 @@ class _Training:
         previous = read_previous(config.continue_from, self.storage) if config.continue_from else None
         train_data = open_dataset(config.data, self.storage)
         roles = assign_roles(config, train_data.schema, previous)
+        bins = agreed_bins(config.params, previous)
         check_constraints(config.params, [feature.name for feature in roles.features])
         eval_data = open_dataset(config.eval, self.storage) if config.eval else None
         if eval_data is not None:
@@ -122,7 +124,7 @@ class _Training:
         self.telemetry.emit("phase", name="start")
         with ExitStack() as stack:
             pool = stack.enter_context(ThreadPoolExecutor(max_workers=1))
-            sample = pool.submit(_sampled_cuts, train_data, roles, bins_of(config.params)) if previous is None else None
+            sample = pool.submit(_sampled_cuts, train_data, roles, bins) if previous is None else None
             crew = stack.enter_context(
                 started_crew(config.workers, config.threads, config.cluster, len(train_data.row_groups), cells)
             )
@@ -131,7 +133,7 @@ class _Training:
             columns = sample.result() if sample is not None else []
             self.times.append(time.perf_counter())
             self.telemetry.emit("phase", name="load")
-            preparation, loads = self._load(crew, watch, roles, train_data, eval_data, columns, previous)
+            preparation, loads = self._load(crew, watch, roles, train_data, eval_data, columns, bins, previous)
             task, reason = self._task(preparation, loads, previous)
             self.telemetry.emit(
                 "decided",
@@ -157,6 +159,7 @@ class _Training:
         train_data: Dataset,
         eval_data: Dataset | None,
         sample: Sequence[Any],
+        bins: int,
         previous: Previous | None,
     ) -> tuple[Preparation, list[LoadReport]]:
         config = self.config
@@ -168,7 +171,6 @@ class _Training:
             eval_found = self._scan(crew, watch, eval_data, [], roles) if roles.group else []
             eval_shards = deal(units_of(eval_data, roles, eval_found), workers, may_be_empty=True)
         roles = with_categories(roles, found) if roles.categories else roles
-        bins = bins_of(config.params)
         preparation = Preparation(
             features=roles.features,
             label=roles.label,
@@ -208,7 +210,10 @@ class _Training:
         check_labels(label, summary, objective, ranking=ranking)
         evaluate = self._check_eval(preparation, loads, objective)
         params = complete(
-            config.params, objective=objective, classes=classes_in(label, summary, objective), seed=config.seed
+            config.params | {"max_bin": preparation.bins},
+            objective=objective,
+            classes=classes_in(label, summary, objective),
+            seed=config.seed,
         )
         if previous is None and "base_score" not in params:
             params["base_score"] = intercept(params, LabelSample.merge(load.label_sample for load in loads))

@@ -37,7 +37,7 @@ def config(**settings: Any) -> RunConfig:
 
 def previous(features: tuple[Column, ...], label: Column, cuts: Any = ((0.0,),)) -> Previous:
     """An earlier run, of which only the columns matter here."""
-    return Previous(Model(None, features, label, "binary:logistic"), np.float32(cuts), b"")
+    return Previous(Model(None, features, label, "binary:logistic"), np.float32(cuts), bins=256, content=b"")
 
 
 def found(**categories: set[str]) -> Found:

@@ -15,6 +15,7 @@ import xgboost
 import datasets
 import dray
 from dray.data.split import Split
+from dray.errors import ConfigError
 from dray.telemetry.run_directory import open_run
 from dray.threads.limits import cpus_of_this_process
 from dray.training.result import TrainResult
@@ -328,3 +329,11 @@ def test_data_and_run_may_be_in_a_bucket_and_no_key_is_written(
         assert s3_server.secret_key.encode() not in content
         assert s3_server.access_key.encode() not in content
     assert dray.load(result.directory).digest() == result.model_digest
+
+
+def test_continuing_keeps_the_bins_of_the_earlier_run(data: dict[str, str]) -> None:
+    first = run(data["binary"], rounds=3, params={"max_bin": 16})
+    more = run(data["binary"], rounds=3, continue_from=first.directory)
+    assert more.model_digest == run(data["binary"], rounds=6, params={"max_bin": 16}).model_digest
+    with pytest.raises(ConfigError, match="max_bin 16, not 32"):
+        run(data["binary"], rounds=3, continue_from=first.directory, params={"max_bin": 32})

@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: setup run test check format bench bench-all clean
+.PHONY: setup system run test check format bench bench-all clean
 
 setup: $(STAMP)
 
@@ -12,12 +12,22 @@ $(STAMP): pyproject.toml
 	$(BIN)/pip install --quiet --upgrade-strategy only-if-needed --editable '.[bench,dev]'
 	touch $@
 
+system:  ## what tests with several hosts need of the system: ip and tc; without them they are skipped
+	@if command -v ip >/dev/null && command -v tc >/dev/null; then :; \
+	elif [ "$$(id -u)" != 0 ]; then echo "make system: iproute2 is missing, and only root can install it"; \
+	elif ! command -v apt-get >/dev/null; then echo "make system: iproute2 is missing, and there is no apt-get to install it"; \
+	else export DEBIAN_FRONTEND=noninteractive; \
+		apt-get update -qq && apt-get install -qq --yes --no-install-recommends iproute2; \
+	fi
+
 run: $(STAMP)  ## make a small data set, train on it with 2 local Ray workers, predict
 	PATH="$(CURDIR)/$(BIN):$$PATH" examples/first_run.sh
 
 test: $(STAMP)
 	$(BIN)/pytest -q tests/unit
 	$(BIN)/pytest -q tests/cluster
+	$(BIN)/pytest -q tests/chaos
+	$(BIN)/pytest -q tests/hosts
 
 check: $(STAMP)
 	$(BIN)/ruff check .
@@ -33,6 +43,12 @@ bench: $(STAMP)  ## dray beside the alternatives: about 12 minutes on 2 idle cor
 
 bench-all: $(STAMP)  ## the same, and prediction, start-up and scaling: about half an hour
 	$(BIN)/python benchmarks $(ARGS)
+
+bench-recovery: $(STAMP)  ## what a killed worker costs, in dray and in the alternatives: about 25 minutes
+	$(BIN)/python benchmarks/recovery.py $(ARGS)
+
+soak: $(STAMP)  ## 200 random runs with random failures: about an hour; ARGS="--runs 10" for a few
+	$(BIN)/python benchmarks/soak.py $(ARGS)
 
 clean:
 	rm -rf $(VENV) runs .mypy_cache .ruff_cache .pytest_cache

@@ -115,11 +115,11 @@ def publish(
         "data": data,
     }
     stem.with_suffix(".json").write_text(json.dumps(document, indent=1) + "\n")
-    stem.with_suffix(".md").write_text(f"# {title}\n\n{today}. {_sentence(machine)}\n\n{body}\n")
+    stem.with_suffix(".md").write_text(f"# {title}\n\n{today}. {sentence(machine)}\n\n{body}\n")
     print(f"Saved {stem}.md and .json")
 
 
-def _sentence(machine: dict[str, Any]) -> str:
+def sentence(machine: dict[str, Any]) -> str:
     versions = ", ".join(f"{name} {number}" for name, number in machine["versions"].items())
     return (
         f"{machine['cpu']}, {machine['cores_used']} of {machine['cores']} cores, {machine['memory_gb']} GB, "

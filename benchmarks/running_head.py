@@ -15,11 +15,11 @@ import psutil
 @contextmanager
 def running_head(cpus: int, env: Mapping[str, str], scratch: Path, timeout_s: float = 60) -> Iterator[str]:
     """Start a head on loopback with its own ports and directory, give its address, and end all its processes."""
-    port, log = _free_port(), scratch / "head.log"
+    port, log = free_port(), scratch / "head.log"
     command = [
         *(str(Path(sys.executable).with_name("ray")), "start", "--head", "--block", "--disable-usage-stats"),
         *("--node-ip-address=127.0.0.1", f"--port={port}", f"--num-cpus={cpus}", "--include-dashboard=false"),
-        *(f"--ray-client-server-port={_free_port()}", f"--dashboard-agent-listen-port={_free_port()}"),
+        *(f"--ray-client-server-port={free_port()}", f"--dashboard-agent-listen-port={free_port()}"),
         f"--temp-dir={env['RAY_TMPDIR']}",
     ]
     with log.open("wb") as output:
@@ -58,7 +58,7 @@ def _cpu_seconds(pid: int) -> float:
     return total
 
 
-def _free_port() -> int:
+def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

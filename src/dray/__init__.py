@@ -3,6 +3,7 @@
     result = dray.train("data/", label="y", workers=2)
     dray.predict(result.directory, "data/", "predictions/")
     model = dray.load(result.directory)
+    result = dray.resume("runs/...")  # one that was interrupted
 
 Names load on first use: importing dray imports nothing else.
 """
@@ -12,7 +13,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from dray.api import load, predict, train
+    from dray.api import load, predict, resume, train
     from dray.errors import DrayError
     from dray.learners.xgboost_model import Model
     from dray.predicting import PredictResult
@@ -27,10 +28,11 @@ _HOME = {
     "TrainResult": "dray.training.result",
     "load": "dray.api",
     "predict": "dray.api",
+    "resume": "dray.api",
     "train": "dray.api",
 }
 
-__all__ = ["DrayError", "Model", "PredictResult", "TrainResult", "__version__", "load", "predict", "train"]
+__all__ = ["DrayError", "Model", "PredictResult", "TrainResult", "__version__", "load", "predict", "resume", "train"]
 
 
 def __getattr__(name: str) -> Any:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from dray.config.run_file import make_config, read_run_file
+from dray.config.run_file import Level, make_config, read_run_file
 from dray.learners.xgboost_model import Model, Output
 from dray.predicting import PredictResult, load_model
 from dray.predicting import predict as _predict
 from dray.storage import StorageOptions
 from dray.telemetry.events import Sink
 from dray.training.result import TrainResult
+from dray.training.resume import resume as _resume
 from dray.training.train import train as _train
 
 
@@ -31,6 +32,27 @@ def train(
     if label is not None:
         values["label"] = label
     return _train(make_config(values | settings, origin=origin), sinks=_sinks(progress))
+
+
+def resume(
+    run: str,
+    *,
+    workers: int | str | Mapping[str, int] | None = None,
+    threads: int | None = None,
+    cluster: str | None = None,
+    on_failure: Level | None = None,
+    endpoint: str | None = None,
+    region: str | None = None,
+    profile: str | None = None,
+    progress: bool = False,
+) -> TrainResult:
+    """Go on with a run that ended before its last round, from its last checkpoint, as `dray resume` does.
+
+    What is given replaces what the run was asked for; `workers` is a number, "auto", "2-8" or {"min": 2, "max": 8}.
+    """
+    given = {"workers": workers, "threads": threads, "cluster": cluster, "on_failure": on_failure}
+    overrides = {name: value for name, value in given.items() if value is not None}
+    return _resume(run, StorageOptions(endpoint, region, profile), overrides, sinks=_sinks(progress))
 
 
 def predict(

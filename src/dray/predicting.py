@@ -36,7 +36,6 @@ from dray.telemetry.events import Sink, Telemetry
 from dray.telemetry.run_directory import open_run
 from dray.workers.crew import started_crew
 from dray.workers.predict_files import PredictJob, PredictReport, output_schema
-from dray.workers.watch import Watch
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +105,12 @@ def predict(
     try:
         telemetry.emit("phase", name="predict")
         cells = dataset.rows * len(loaded.features)
-        with started_crew(wanted, threads, cluster, len(files), cells) as crew:
-            watch = Watch(telemetry, len(crew.group.members), shared=crew.workers == 0)
+        with started_crew(wanted, threads, cluster, len(files), cells, telemetry) as crew:
             destination = dict(files)
-            shards = deal([unit for unit, _ in files], len(crew.group.members), may_be_empty=True)
-            arguments = [(job, [(unit, destination[unit]) for unit in shard]) for shard in shards]
-            reports: list[PredictReport] = crew.group.each("predict", arguments, watch)
+            shards = deal([unit for unit, _ in files], len(crew.ready), may_be_empty=True)
+            job_ref = crew.group.share(job)
+            tasks = [(job_ref, [(unit, destination[unit]) for unit in shard]) for shard in shards]
+            reports: list[PredictReport] = crew.run("predict", tasks)
     except BaseException:
         _remove_all(out, files, missing, storage)
         raise
@@ -123,10 +122,10 @@ def predict(
         rows=rows,
         seconds=round(seconds, 3),
         rows_per_second=round(rows / seconds, 1),
-        peak_memory_bytes=watch.peak_memory_bytes,
+        peak_memory_bytes=crew.watch.peak_memory_bytes,
         output=absolute(out),
         files=len(files),
-        workers=crew.workers,
+        workers=0 if crew.alone else len(shards),
         unseen={
             name: sum(report.unseen.get(name, 0) for report in reports) for report in reports for name in report.unseen
         },

@@ -26,6 +26,12 @@ _environment_lock = threading.Lock()
 _CREDENTIALS = ("INVALID_ACCESS_KEY_ID", "SIGNATURE_DOES_NOT_MATCH", "INVALID_CLIENT_TOKEN_ID", "EXPIRED_TOKEN",
                 "ExpiredToken", "INVALID_SIGNATURE", "MISSING_AUTHENTICATION_TOKEN", "UnsupportedAlgorithm",
                 "UNRECOGNIZED_CLIENT", "TokenRefreshRequired", "InvalidToken")  # fmt: skip
+_PASSING = re.compile(
+    r"AWS Error (?:SLOW_DOWN|SERVICE_UNAVAILABLE|INTERNAL_FAILURE|REQUEST_TIMEOUT|THROTTLING|NETWORK_CONNECTION)\b"
+    r"|HTTP status (?:408|429|5\d\d)\b"
+    r"|AWS Error NO_SUCH_UPLOAD\b"  # the answer to a finished upload was lost, and the client asked again
+)
+_CERTIFICATE = re.compile(r"curlCode: (?:51|53|54|58|59|60|66|77|80|82|83|90|91)\b")
 
 
 def connect(bucket: str, endpoint: str | None, region: str | None, profile_name: str | None) -> pafs.S3FileSystem:
@@ -180,15 +186,32 @@ def explain(location: str, text: str) -> StorageError:
             f'There is no bucket "{bucket}" ({place}).',
             fix="Check the name, the endpoint and the region; dray does not make buckets.",
         )
+    reason = text.partition("AWS Error ")[2].splitlines()[0] if "AWS Error " in text else text.splitlines()[0]
+    if "NO_SUCH_KEY" in text or "RESOURCE_NOT_FOUND" in text:
+        return StorageError(f"{place} does not exist.", fix="Check the path; it may have been removed meanwhile.")
+    if _CERTIFICATE.search(text):
+        return StorageError(
+            f"The certificate of the S3 service is not accepted for {place}: {redact(reason)}.",
+            fix="Name the file of the authority that signed it in AWS_CA_BUNDLE, or use the right host name.",
+        )
     if "NETWORK_CONNECTION" in text or "curlCode" in text:
         return StorageError(
             f"The S3 service cannot be reached for {place}.",
             fix="Check the endpoint, the region and the network.",
         )
+    if will_pass(text):
+        return StorageError(
+            f"The S3 service fails for {place}: {redact(reason)}.",
+            fix="Try again later; if it stays, ask whoever runs the service, or read with fewer workers.",
+        )
     if "301" in text or "PERMANENT_REDIRECT" in text or "AuthorizationHeaderMalformed" in text:
         return StorageError(f'The bucket "{bucket}" is in another region.', fix="Set the region of the bucket.")
-    reason = text.partition("AWS Error ")[2].splitlines()[0] if "AWS Error " in text else text.splitlines()[0]
     return StorageError(f"S3 refused {place}: {redact(reason)}.", fix="Check the endpoint and the bucket's settings.")
+
+
+def will_pass(text: str) -> bool:
+    """Whether an error text of the S3 client tells of an overload or of the network, not of the request."""
+    return _PASSING.search(text) is not None and _CERTIFICATE.search(text) is None
 
 
 def redact(text: str) -> str:

@@ -17,12 +17,16 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO, TypeVar
 
 import pyarrow as pa
 from pyarrow import fs as pafs
 
 from dray import s3
 from dray.errors import DataError, StorageError
+from dray.retry import OnWait, Patience, no_word
+
+Result = TypeVar("Result")
 
 SPOOL_BYTES = 16 << 20
 _WILDCARD = re.compile(r"[*?\[]")
@@ -113,14 +117,40 @@ def write_atomically(location: str, options: StorageOptions, write: Callable[[pa
     """Let `write` fill the file at `location`, which appears whole or not at all.
 
     Parent directories are made. On S3 the bytes are collected locally first (in memory up to 16 MB, then in
-    the temporary directory): pyarrow completes an upload even when its writer failed.
+    the temporary directory): pyarrow completes an upload even when its writer failed, and an upload that fails
+    for a moment is done again without asking `write` twice.
     """
-    filesystem, path = open_storage(location, options)
-    with translate_errors(location):
-        if is_s3(location):
-            _put(filesystem, path, write)
-        else:
+    filesystem, path = open_storage(location, options)  # not patiently: this may be the first access to the store
+    if not is_s3(location):
+        with translate_errors(location):
             _replace(filesystem, path, write)
+        return
+    with tempfile.SpooledTemporaryFile(max_size=SPOOL_BYTES) as spool:
+        with translate_errors(location):
+            sink = pa.PythonFile(spool, mode="w")
+            write(sink)
+            sink.flush()
+        patiently(location, options, lambda: _upload(filesystem, path, spool))
+
+
+def patience_with(location: str, options: StorageOptions, on_wait: OnWait = no_word) -> Patience:
+    """Return the patience that work in the middle of a run has with the store of `location`."""
+    store = (options, location.removeprefix("s3://").partition("/")[0]) if is_s3(location) else "local"
+    return Patience(store, on_wait)
+
+
+def patiently(location: str, options: StorageOptions, act: Callable[[], Result]) -> Result:
+    """Return what `act` returns; call it again while it fails with something about `location` that passes."""
+    patience = patience_with(location, options)
+    while True:
+        try:
+            with translate_errors(location):
+                result = act()
+        except StorageError as error:
+            patience.wait_after(error)
+        else:
+            patience.succeeded()
+            return result
 
 
 def remove_directory(location: str, options: StorageOptions = DEFAULT) -> None:
@@ -149,14 +179,10 @@ def translate_errors(location: str) -> Iterator[None]:
         raise translated from error
 
 
-def _put(filesystem: pafs.FileSystem, path: str, write: Callable[[pa.NativeFile], None]) -> None:
-    with tempfile.SpooledTemporaryFile(max_size=SPOOL_BYTES) as spool:
-        sink = pa.PythonFile(spool, mode="w")
-        write(sink)
-        sink.flush()
-        spool.seek(0)
-        with filesystem.open_output_stream(path) as stream:
-            shutil.copyfileobj(spool, stream, 8 << 20)
+def _upload(filesystem: pafs.FileSystem, path: str, content: IO[bytes]) -> None:
+    content.seek(0)
+    with filesystem.open_output_stream(path) as stream:
+        shutil.copyfileobj(content, stream, 8 << 20)
 
 
 def _replace(filesystem: pafs.FileSystem, path: str, write: Callable[[pa.NativeFile], None]) -> None:

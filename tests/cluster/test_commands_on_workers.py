@@ -68,7 +68,8 @@ def test_an_interrupted_run_leaves_no_process(tmp_path: Path, how: signal.Signal
     assert "Traceback" not in err
     assert psutil.wait_procs(started, timeout=5)[1] == []
     assert not any(directory.exists() for directory in directories)
-    assert json.loads((tmp_path / "run" / "run.json").read_text())["status"] == "failed"
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["status"] == "stopped"
+    assert (tmp_path / "run" / "checkpoints" / "latest.json").exists()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data", "run"]
     assert not (tmp_path / "run" / "model.ubj").exists()
 

@@ -17,7 +17,7 @@ import ray
 
 from dray.cluster.cluster import Cluster
 from dray.cluster.connect import connect
-from dray.cluster.placement import place, remove
+from dray.cluster.placement import Places
 from dray.errors import ClusterError
 
 TOKEN = "a-token-of-the-tests-0123456789"
@@ -67,6 +67,14 @@ def joined(head: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
         yield cluster
 
 
+def placed(cluster: Cluster, workers: int) -> tuple[Places, list[int]]:
+    """Places for so many workers, and those that were given."""
+    places = Places(cluster)
+    for worker in range(workers):
+        places.ask(worker)
+    return places, places.wait(workers)
+
+
 class Probe:
     """An actor that does what a worker does first."""
 
@@ -93,8 +101,8 @@ def test_an_embedded_cluster_starts_quietly_and_leaves_nothing(
         assert node.cpus >= 2
         assert cluster.logs is not None
         directory = cluster.logs.parent.parent
-        group = place(cluster, 1, cluster.threads)
-        actor = ray.remote(Probe).options(**cluster.actor_options(group, 0)).remote()
+        places, _ = placed(cluster, 1)
+        actor = ray.remote(Probe).options(**places.options(0)).remote()
         pid, pools = ray.get(actor.threads.remote(2))
         assert pools == {2}
         started = set(psutil.Process().children(recursive=True)) - children
@@ -144,15 +152,29 @@ def test_a_driver_that_is_interrupted_or_killed_leaves_no_process(how: signal.Si
 def test_a_running_cluster_is_joined_and_left_running(joined: Cluster) -> None:
     assert joined.threads == 2
     assert [node.cpus for node in joined.nodes()] == [4]
-    group = place(joined, 2, joined.threads)
-    actors = [ray.remote(Probe).options(**joined.actor_options(group, index)).remote() for index in range(2)]
+    places, given = placed(joined, 2)
+    assert given == [0, 1]
+    actors = [ray.remote(Probe).options(**places.options(index)).remote() for index in range(2)]
     # Its raylet has OMP_NUM_THREADS=1.
     assert [pools for _, pools in ray.get([actor.threads.remote(2) for actor in actors])] == [{2}, {2}]
+    others = Places(joined)
+    others.ask(0)
     with pytest.raises(ClusterError, match="other jobs hold them"):
-        place(joined, 2, 2, timeout_s=0.5)
-    with pytest.raises(ClusterError, match="need 10 CPUs"):
-        place(joined, 5, 2)
-    remove(group)
+        others.wait(1, timeout_s=0.5)
+    assert others.wait(0, timeout_s=0.1) == []
+    # A place that is given back goes to who has asked for one all the while.
+    places.give_back(1)
+    assert others.wait(1) == [0]
+    assert others.with_room([0]) == {0}
+    # A place that is there is not asked for again.
+    places.ask(0)
+    assert places.wait(1) == [0]
+    for every in (places, others):
+        every.close()
+    deadline = time.monotonic() + 10
+    while joined.nodes()[0].free_cpus < 4 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert joined.nodes()[0].free_cpus == 4
 
 
 def test_a_ray_of_the_users_own_is_used_and_left_alone(joined: Cluster, head: str) -> None:

@@ -17,13 +17,16 @@ import pytest
 
 import datasets
 import dray
-from dray.config.run_file import make_config
-from dray.data.shards import Shard, Unit
+from dray.config.run_file import RunConfig, make_config
 from dray.errors import WorkerError
 from dray.telemetry.events import Event, Sample
 from dray.telemetry.run_directory import open_run
+from dray.training import ringmaster
 from dray.training import train as training
 from dray.training.result import TrainResult
+
+LONG = 800
+"""Rounds, enough for something to happen meanwhile."""
 
 pytestmark = pytest.mark.usefixtures("three_cpus")
 
@@ -88,18 +91,19 @@ def test_it_is_the_same_with_other_parameters(data: dict[str, str], task: str, s
     assert what_matters(together) == what_matters(alone)
 
 
-def in_one_piece_each(units: Sequence[Unit], workers: int, *, may_be_empty: bool = False) -> list[Shard]:
-    return [tuple(units[part[0] : part[-1] + 1]) for part in np.array_split(np.arange(len(units)), workers)]
+def in_one_piece_each(rows: Sequence[int], workers: int) -> list[tuple[int, ...]]:
+    return [tuple(map(int, part)) for part in np.array_split(np.arange(len(rows)), workers)]
 
 
-def nearly_all_on_the_last(units: Sequence[Unit], workers: int, *, may_be_empty: bool = False) -> list[Shard]:
-    return [*((unit,) for unit in units[: workers - 1]), tuple(units[workers - 1 :])]
+def nearly_all_on_the_last(rows: Sequence[int], workers: int) -> list[tuple[int, ...]]:
+    ends = [min(end, len(rows)) for end in (*range(1, workers), len(rows))]
+    return [tuple(range(start, end)) for start, end in zip([0, *ends], ends, strict=False)]
 
 
-def shuffled(units: Sequence[Unit], workers: int, *, may_be_empty: bool = False) -> list[Shard]:
-    mixed = list(units)
+def shuffled(rows: Sequence[int], workers: int) -> list[tuple[int, ...]]:
+    mixed = list(range(len(rows)))
     random.Random(1).shuffle(mixed)
-    return [tuple(mixed[worker::workers]) for worker in range(workers)]
+    return [tuple(sorted(mixed[worker::workers])) for worker in range(workers)]
 
 
 @pytest.mark.parametrize("dealing", [in_one_piece_each, nearly_all_on_the_last, shuffled])
@@ -108,7 +112,7 @@ def test_it_is_the_same_however_the_rows_are_dealt(
     data: dict[str, str], task: str, dealing: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alone = run(data, task, 0, eval_fraction=0.2, rounds=5)
-    monkeypatch.setattr(training, "deal", dealing)
+    monkeypatch.setattr(ringmaster, "deal_evenly", dealing)
     assert what_matters(run(data, task, 2, eval_fraction=0.2, rounds=5)) == what_matters(alone)
 
 
@@ -139,15 +143,19 @@ def test_every_worker_proves_its_threads_and_memory_is_that_of_all(data: dict[st
 
 
 class KillOne:
-    """A sink that kills worker 1 after a few rounds."""
+    """A sink that kills worker 1 after a few rounds, and keeps what it is told."""
 
     def __init__(self) -> None:
         self.pids: dict[int, int] = {}
+        self.all_pids: set[int] = set()
         self.killed_at = 0.0
+        self.told: list[Event] = []
 
     def event(self, event: Event) -> None:
+        self.told.append(event)
         if event.kind == "worker_started":
             self.pids[event.data["worker"]] = event.data["pid"]
+            self.all_pids.add(event.data["pid"])
         if event.kind == "round" and event.data["round"] >= 3 and not self.killed_at:
             os.kill(self.pids[1], signal.SIGKILL)
             self.killed_at = time.monotonic()
@@ -158,29 +166,70 @@ class KillOne:
     def close(self) -> None:
         pass
 
+    def of(self, kind: str) -> list[dict[str, Any]]:
+        return [event.data for event in self.told if event.kind == kind]
 
-def test_a_killed_worker_ends_the_run_soon_with_nothing_left_of_it(data: dict[str, str], tmp_path: Path) -> None:
+
+def config_of(data: dict[str, str], directory: Path, **settings: Any) -> RunConfig:
+    roles = {"label": "label", "weight": "weight", "ignore": ["id"], "eval_fraction": 0.2}
+    return make_config({"data": data["binary"], **roles, "rounds": LONG, "out": str(directory), **settings})
+
+
+def assert_gone(pids: set[int]) -> None:
+    deadline = time.monotonic() + 10
+    while any(map(psutil.pid_exists, pids)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    assert not any(map(psutil.pid_exists, pids))
+
+
+def test_a_killed_worker_is_replaced_and_the_model_is_the_same(data: dict[str, str], tmp_path: Path) -> None:
     sink = KillOne()
-    config = make_config(
-        {"data": data["binary"], "label": "label", "workers": 2, "rounds": 100_000, "out": str(tmp_path / "run")}
-    )
+    result = training.train(config_of(data, tmp_path / "run", workers=2), sinks=[sink])
+    assert what_matters(result) == what_matters(run(data, "binary", 0, rounds=LONG, eval_fraction=0.2))
+    assert (result.failures, result.workers) == (1, 2)
+    [lost], [reload], [recovered] = (sink.of(kind) for kind in ("worker_lost", "reload", "recovered"))
+    assert (lost["worker"], lost["phase"]) == (1, "train")
+    assert "process ended unexpectedly" in lost["cause"]
+    assert lost["noticed_after_s"] < 5
+    assert reload["worker"] == 1
+    assert result.rows_reloaded == recovered["rows_reloaded"] < result.rows
+    assert 0 < result.seconds.recovery == pytest.approx(recovered["seconds"], abs=0.01)
+    assert [event["replacement"] for event in sink.of("worker_started")] == [False, False, True]
+    rounds = open_run(result.directory).read_table("rounds.parquet")["round"].to_pylist()
+    assert rounds == list(range(1, LONG + 1))
+    assert_gone(sink.all_pids)
+
+
+def test_on_failure_shrink_the_others_take_the_rows_over(data: dict[str, str], tmp_path: Path) -> None:
+    sink = KillOne()
+    config = config_of(data, tmp_path / "run", workers={"min": 1, "max": 2}, on_failure="shrink")
+    result = training.train(config, sinks=[sink])
+    assert what_matters(result) == what_matters(run(data, "binary", 0, rounds=LONG, eval_fraction=0.2))
+    assert result.failures == 1
+    assert [event["workers"] for event in sink.of("ring")] == [2, 1]
+    assert len(sink.of("worker_started")) == 2
+
+
+def test_on_failure_stop_a_killed_worker_ends_the_run_soon_and_it_can_be_resumed(
+    data: dict[str, str], tmp_path: Path
+) -> None:
+    sink = KillOne()
     with pytest.raises(WorkerError, match="Worker 1") as caught:
-        training.train(config, sinks=[sink])
+        training.train(config_of(data, tmp_path / "run", workers=2, on_failure="stop"), sinks=[sink])
     assert "Stack trace" not in caught.value.what
     assert time.monotonic() - sink.killed_at < 15
     assert caught.value.exit_code == 1
-    assert caught.value.fix
-    failed = open_run(str(tmp_path / "run")).document
-    assert failed["status"] == "failed"
-    assert "Worker 1" in failed["error"]["what"]
+    assert "resume" in caught.value.fix
+    stopped = open_run(str(tmp_path / "run")).document
+    assert stopped["status"] == "stopped"
+    assert "Worker 1" in stopped["error"]["what"]
     assert "run_failed" in (tmp_path / "run" / "events.jsonl").read_text()
     assert not (tmp_path / "run" / "model.ubj").exists()
-    deadline = time.monotonic() + 10
-    while any(map(psutil.pid_exists, sink.pids.values())) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not any(map(psutil.pid_exists, sink.pids.values()))
-    # The cluster is as good as before.
-    assert run(data, "binary", 2, rounds=1).rounds == 1
+    assert_gone(sink.all_pids)
+    # The cluster is as good as before, and so is the run: on any number of workers.
+    result = dray.resume(str(tmp_path / "run"), workers=3)
+    assert what_matters(result) == what_matters(run(data, "binary", 0, rounds=LONG, eval_fraction=0.2))
+    assert result.workers == 3
 
 
 def test_a_mistake_found_by_a_worker_is_told_as_in_one_process(data: dict[str, str], tmp_path: Path) -> None:

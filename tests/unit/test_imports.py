@@ -21,14 +21,14 @@ LAYERS = [
     {"learners"},
     {"cluster", "data"},
     {"threads", "telemetry"},
-    {"storage", "s3"},
+    {"storage", "retry", "s3"},
     {"config"},
     {"errors", "dray"},
 ]
 """From the top down. `dray` is the package's own file: it loads names lazily and imports nothing."""
 
-NEIGHBOURS = {("storage", "s3")}
-"""S3 is a part of storage, in a file of its own."""
+NEIGHBOURS = {("storage", "s3"), ("storage", "retry"), ("retry", "s3")}
+"""S3 and the patience with it are parts of storage, in files of their own."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,9 @@ def test_xgboost_is_imported_only_by_its_learner() -> None:
     assert users_of("xgboost")
 
 
-@pytest.mark.parametrize("pure", ["data/shards.py", "data/split.py", "data/cuts.py", "learners/labels.py"])
+@pytest.mark.parametrize(
+    "pure", ["data/shards.py", "data/split.py", "data/cuts.py", "learners/labels.py", "workers/policy.py"]
+)
 def test_decisions_need_no_files_and_no_vendor(pure: str) -> None:
     vendors = {"pyarrow", "xgboost", "ray", "os", "pathlib", "psutil"}
     assert not [str(found) for found in IMPORTS if found.file == pure and found.module.partition(".")[0] in vendors]

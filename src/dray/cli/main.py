@@ -33,6 +33,7 @@ class Entry(NamedTuple):
 
 COMMANDS: dict[str, Entry] = {
     "train": Entry("dray.cli.train", "train", "Train a model, in this process or on Ray workers."),
+    "resume": Entry("dray.cli.resume", "resume", "Go on with a run that ended before its last round."),
     "predict": Entry("dray.cli.predict", "predict", "Predict with a trained model, streaming, file by file."),
     "runs": Entry("dray.cli.runs", "runs", "List the runs in a directory."),
     "data": Entry("dray.cli.data", "data", "Make training data."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -27,7 +28,32 @@ class _WorkersType(click.ParamType[int | str]):
             self.fail(f'"{value}" is neither a number nor auto.', param, ctx)
 
 
+class _WorkerRangeType(click.ParamType[int | str | dict[str, int]]):
+    """As above, or a range, in the shape that a run file has for it."""
+
+    name = "N|MIN-MAX|auto"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int | str | dict[str, int]:
+        if not isinstance(value, str) or value == "auto":
+            return value  # type: ignore[no-any-return]  # converted before
+        if found := re.fullmatch(r"(\d+)-(\d+)", value):
+            least, most = int(found[1]), int(found[2])
+            if not 1 <= least <= most:
+                self.fail(
+                    f'"{value}" is not a range: write the least, from 1 on, then the most, such as 2-8.', param, ctx
+                )
+            return {"min": least, "max": most}
+        try:
+            return int(value)
+        except ValueError:
+            self.fail(f'"{value}" is neither a number, nor a range such as 2-8, nor auto.', param, ctx)
+
+
 WORKERS = _WorkersType()
+WORKER_RANGE = _WorkerRangeType()
+LEVELS = click.Choice(["stop", "restart", "shrink", "elastic"])
 
 
 @click.command()
@@ -46,9 +72,29 @@ WORKERS = _WorkersType()
 @click.option("--eval-fraction", type=float, help="Share of the rows to set aside for evaluation, by row position.")
 @click.option("--early-stop", type=int, metavar="N", help="Stop after N rounds without improvement; keep the best.")
 @click.option("--continue-from", metavar="RUN", help="Go on from the model of a finished run.")
-@click.option("--workers", type=WORKERS, help="0: this process; N: Ray workers; auto decides. [default: auto]")
+@click.option(
+    "--workers",
+    type=WORKER_RANGE,
+    metavar="N|MIN-MAX|auto",
+    help="0: this process; N: Ray workers; 2-8: as many as there is room for; auto decides. [default: auto]",
+)
 @click.option("--threads", type=int, help="Threads of each worker. [default: the CPUs there are, shared]")
 @click.option("--cluster", help="local (embedded), auto (this machine's), or host:port. [default: local]")
+@click.option(
+    "--on-failure",
+    type=LEVELS,
+    help="When a worker is lost: end, begin all anew, go on with the others, or replace it. [default: elastic]",
+)
+@click.option("--max-failures", type=int, metavar="N", help="Workers that may be lost in the run. [default: 100]")
+@click.option(
+    "--max-failures-in-round", type=int, metavar="N", help="Interruptions of one and the same round. [default: 5]"
+)
+@click.option(
+    "--heartbeat", "heartbeat_s", type=float, metavar="SECONDS", help="Silence that means a lost worker. [default: 8]"
+)
+@click.option(
+    "--wait", "wait_s", type=float, metavar="SECONDS", help="Longest wait below the least workers. [default: 300]"
+)
 @click.option("--out", metavar="DIR", help="Run directory, new; local or s3://. [default: runs/<id>]")
 @click.option("--endpoint", help="Address of an S3-compatible store, such as http://minio:9000.")
 @click.option("--region", help="Region of the bucket.")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+
+_ANSWER_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +21,16 @@ class Node:
     cpus: float
     free_cpus: float
     memory_bytes: int
+    port: int = 0
+    """Of its raylet."""
+
+    def answers(self) -> bool:
+        """Whether its raylet takes a connection: Ray itself notices a dead node only after many seconds."""
+        try:
+            socket.create_connection((self.address, self.port), timeout=_ANSWER_S).close()
+        except OSError:
+            return False
+        return True
 
 
 class Cluster(ABC):
@@ -43,7 +56,7 @@ class Cluster(ABC):
         return None
 
     def nodes(self) -> list[Node]:
-        """Return the live nodes, with what is free on them now."""
+        """Return the live nodes that stay, with what is free on them now."""
         import ray
         from ray._private.state import available_resources_per_node
 
@@ -61,9 +74,14 @@ class Cluster(ABC):
                     cpus=cpus,
                     free_cpus=free.get(entry["NodeID"], {}).get("CPU", 0.0),
                     memory_bytes=int(resources.get("memory", 0.0)),
+                    port=int(entry.get("NodeManagerPort", 0)),
                 )
             )
         return nodes
+
+    def draining(self) -> dict[str, str]:
+        """Return the nodes that were told to go, by id, and why: a spot node's notice, a scaling down."""
+        return {}
 
     def actor_options(self, group: Any, index: int) -> dict[str, Any]:
         """Return the options with which worker `index` starts fastest on its bundle of the placement group.

@@ -12,12 +12,12 @@ from dray.threads.decide import threads_on_this_machine
 from dray.threads.limits import cpus_of_this_process
 
 
-def connect(cluster: str, *, workers: int, threads: int | None = None) -> Cluster:
+def connect(cluster: str, *, workers: int, threads: int | None = None, may_grow: bool = False) -> Cluster:
     """Return the cluster for that many workers, connected; close it, or use it as a context manager.
 
     "local" is an embedded one of this machine, "auto" the one that runs on it (or RAY_ADDRESS), anything else the
     host:port of a head. A Ray that this process has already joined is used and not shut down. What cannot work is
-    a `ClusterError` at once: too few CPUs, nobody at the address, another token, another version.
+    a `ClusterError` at once: too few CPUs (unless it `may_grow`), nobody at the address, another token or version.
 
     Call it in a thread that lives as long as the cluster, best the main one: the kernel ends Ray's processes with
     the thread that started them. To save time, do other work in a second thread meanwhile; this one only waits.
@@ -28,9 +28,9 @@ def connect(cluster: str, *, workers: int, threads: int | None = None) -> Cluste
                 f"This process is already connected to the Ray cluster at {current}, not to {cluster}.",
                 fix='Call ray.shutdown() first, or use the one that is there: cluster="auto".',
             )
-        return JoinedCluster(cluster, workers=workers, threads=threads, leave=False)
+        return JoinedCluster(cluster, workers=workers, threads=threads, leave=False, may_grow=may_grow)
     if cluster != "local":
-        return join(cluster, workers=workers, threads=threads)
+        return join(cluster, workers=workers, threads=threads, may_grow=may_grow)
     cpus = cpus_of_this_process()
     decision = threads_on_this_machine(cpus, workers, threads)
     return LocalCluster(workers, decision, max(cpus, workers * decision.threads))

@@ -6,6 +6,7 @@ import os
 import platform
 import socket
 import threading
+import time
 from typing import Any
 
 from dray.cluster.cluster import Cluster, Node
@@ -22,20 +23,43 @@ _CONNECT_TIMEOUT_S = 3.0
 class JoinedCluster(Cluster):
     """A running cluster; `close()` leaves it, or does not even that when this process had joined it by itself."""
 
-    def __init__(self, name: str, *, workers: int, threads: int | None, leave: bool) -> None:
+    def __init__(self, name: str, *, workers: int, threads: int | None, leave: bool, may_grow: bool = False) -> None:
         self.name = name
         self._leave = leave
         try:
-            self.decide(workers, threads)
+            self.decide(workers, threads, may_grow=may_grow)
         except BaseException:
             self.close()
             raise
 
-    def decide(self, workers: int, threads: int | None) -> None:
-        """Decide the threads anew, for that many workers."""
-        decision = decide_on(self.nodes(), workers, threads)
+    def decide(self, workers: int, threads: int | None, *, may_grow: bool = False) -> None:
+        """Decide the threads anew, for that many workers, or for those that there is room for if more may come."""
+        nodes = self.nodes()
+        if may_grow:
+            workers = min(workers, workers_that_fit([node.cpus for node in nodes], threads or 1))
+        if workers:
+            decision = decide_on(nodes, workers, threads)
+        else:
+            decision = Decision(threads or 1, (f"{threads or 1} threads each: no node has room yet.",))
         self.threads = decision.threads
         self.reasons = decision.reasons
+
+    def nodes(self) -> list[Node]:
+        draining = self.draining()  # Ray puts nothing on them any more, however free they are
+        return [node for node in super().nodes() if node.id not in draining]
+
+    def draining(self) -> dict[str, str]:
+        from ray._private.state import state
+
+        try:
+            nodes: dict[str, int] = state.get_draining_nodes()
+        except AttributeError:  # another version of Ray: a node then goes without notice
+            return {}
+        now = time.time()
+        return {
+            node: "its node is being drained" + (f", {deadline / 1000 - now:.0f} s are left" if deadline else "")
+            for node, deadline in nodes.items()
+        }
 
     def close(self) -> None:
         import ray
@@ -61,7 +85,7 @@ def decide_on(nodes: list[Node], workers: int, asked: int | None) -> Decision:
     return Decision(threads, (f"{threads} threads each: {where} for {workers} workers.",))
 
 
-def join(address: str, *, workers: int, threads: int | None) -> JoinedCluster:
+def join(address: str, *, workers: int, threads: int | None, may_grow: bool = False) -> JoinedCluster:
     """Join the cluster at host:port, or with "auto" the one of this machine. Fails within `JOIN_TIMEOUT_S`."""
     target = os.environ.get("RAY_ADDRESS") or address if address == "auto" else address
     if target != "auto":
@@ -79,7 +103,7 @@ def join(address: str, *, workers: int, threads: int | None) -> JoinedCluster:
                 f"The Ray cluster at {found['address']} cannot be joined: {str(error).strip().splitlines()[0]}",
                 fix="Check with `ray status --address ...` that it is healthy.",
             ) from error
-    return JoinedCluster(address, workers=workers, threads=threads, leave=True)
+    return JoinedCluster(address, workers=workers, threads=threads, leave=True, may_grow=may_grow)
 
 
 def check_reachable(address: str) -> None:

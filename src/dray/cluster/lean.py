@@ -47,6 +47,7 @@ def _replacements(prestart: int) -> list[tuple[Any, str, Callable[..., Any]]]:
     from ray._raylet import persist_port  # type: ignore[attr-defined]
 
     start_ray_process = services.start_ray_process
+    popen = services.ConsolePopen
 
     def start(command: list[str], *args: Any, **kwargs: Any) -> Any:
         if command[0].endswith("raylet"):
@@ -56,6 +57,11 @@ def _replacements(prestart: int) -> list[tuple[Any, str, Callable[..., Any]]]:
                 persist_port(options["--session_dir"], options["--node_id"], name, port)
         return start_ray_process(command, *args, **kwargs)
 
+    def popen_apart(*args: Any, **kwargs: Any) -> Any:
+        # A signal to the whole process group (a scheduler's SIGTERM, a terminal's Ctrl-C) is the driver's to answer:
+        # with the raylet gone, Ray ends the driver's process on the spot, and no checkpoint is written.
+        return popen(*args, **({"process_group": 0} | kwargs))
+
     def nothing(*_args: Any, **_kwargs: Any) -> None:
         return None
 
@@ -64,6 +70,7 @@ def _replacements(prestart: int) -> list[tuple[Any, str, Callable[..., Any]]]:
         (node.Node, "start_monitor", nothing),
         (node.Node, "start_log_monitor", nothing),
         (services, "start_ray_process", start),
+        (services, "ConsolePopen", popen_apart),
         # Ray turns 127.0.0.1 into the address of the network card, which a run on one machine has no use for.
         (services, "resolve_ip_for_localhost", lambda host: host),
         # Asked whether the dashboard could run, Ray imports all its libraries into this process: up to 1 s.

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import secrets
-import shutil
 import signal
-import tempfile
 import threading
 from contextlib import suppress
 from pathlib import Path
@@ -16,14 +14,13 @@ from dray.cluster.cluster import Cluster
 from dray.cluster.environment import environment_for_ray, refresh_authentication
 from dray.cluster.lean import lean_start
 from dray.cluster.quiet import OPTIONS, quiet
+from dray.cluster.scratch import Scratch
 from dray.errors import ClusterError
 from dray.threads.apply import environment
 from dray.threads.decide import Decision
 
 # The sample and the model are all that goes through the object store.
 OBJECT_STORE_BYTES = 256 << 20
-# A socket's path has at most 107 bytes, and Ray adds about 70 to its directory's.
-_LONGEST_DIRECTORY = 35
 _STOP_TIMEOUT_S = 5.0
 
 
@@ -35,7 +32,7 @@ class LocalCluster(Cluster):
         self.name = "local"
         self.threads = decision.threads
         self.reasons = decision.reasons
-        self._directory = _short_directory()
+        self._scratch = Scratch()
         self._started: list[psutil.Process] = []
         try:
             self._start(workers, cpus)
@@ -51,7 +48,7 @@ class LocalCluster(Cluster):
 
     @property
     def logs(self) -> Path | None:
-        return next(iter(sorted(self._directory.glob("session_2*/logs"))), None)
+        return next(iter(sorted(self._scratch.path.glob("session_2*/logs"))), None)
 
     def close(self) -> None:
         import ray
@@ -63,7 +60,7 @@ class LocalCluster(Cluster):
             refresh_authentication()
         self._started = []
         _end(alive)
-        shutil.rmtree(self._directory, ignore_errors=True)
+        self._scratch.remove()
 
     def _start(self, workers: int, cpus: int) -> None:
         variables = {
@@ -101,18 +98,13 @@ class LocalCluster(Cluster):
                     include_dashboard=False,
                     object_store_memory=OBJECT_STORE_BYTES,
                     _node_ip_address="127.0.0.1",
-                    _temp_dir=str(self._directory),
+                    _temp_dir=str(self._scratch.path),
                     **OPTIONS,
                 )
         finally:
             if threading.current_thread() is threading.main_thread():
                 signal.signal(signal.SIGTERM, terminate)
             self._started = [child for child in me.children() if child not in before]
-
-
-def _short_directory() -> Path:
-    directory = tempfile.gettempdir()
-    return Path(tempfile.mkdtemp(prefix="dray-", dir=directory if len(directory) < _LONGEST_DIRECTORY - 14 else "/tmp"))  # noqa: S108
 
 
 def _with_descendants(process: psutil.Process) -> list[psutil.Process]:

@@ -5,12 +5,23 @@ The command line, `run.yaml` and the Python API all end here, so that each says 
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Discriminator,
+    Field,
+    Tag,
+    ValidationError,
+    model_validator,
+)
 
 from dray.errors import ConfigError, nearest
 
@@ -21,7 +32,68 @@ def _as_list(value: Any) -> Any:
     return value if isinstance(value, list | tuple) else [value]
 
 
+def _as_json(value: Any) -> Any:
+    """Return what run.json gives back: a resumed run must be asked for the same as the first one."""
+    if hasattr(value, "tolist"):  # numpy
+        value = value.tolist()
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"must hold finite numbers, not {value}")
+    if isinstance(value, Mapping):
+        return {str(key): _as_json(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_json(item) for item in value]
+    return value if isinstance(value, bool | int | float | str) or value is None else str(value)
+
+
+def _as_params(value: Any) -> Any:
+    params = _as_json(value)
+    if isinstance(params, dict) and isinstance(order := params.get("monotone_constraints"), list):
+        # XGBoost takes a tuple, which JSON and YAML lack, or this text, but no list.
+        return params | {"monotone_constraints": f"({','.join(map(str, order))})"}
+    return params
+
+
+def _as_range(value: Any) -> Any:
+    found = re.fullmatch(r"(\d+)-(\d+)", value.strip()) if isinstance(value, str) else None
+    return {"min": int(found[1]), "max": int(found[2])} if found else value
+
+
+def _shape(value: Any) -> str:
+    if isinstance(value, Mapping | WorkerRange):
+        return "range"
+    return "auto" if value == "auto" else "number"
+
+
 Locations = Annotated[tuple[str, ...], BeforeValidator(_as_list)]
+Params = Annotated[dict[str, Any], BeforeValidator(_as_params)]
+Level = Literal["stop", "restart", "shrink", "elastic"]
+
+
+class WorkerRange(BaseModel):
+    """How many workers may come and go: `{min: 2, max: 8}`, or 2-8."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    min: int = Field(ge=1)
+    """Training waits while there are fewer."""
+
+    max: int = Field(ge=1)
+    """More are not asked for."""
+
+    @model_validator(mode="after")
+    def _in_order(self) -> WorkerRange:
+        if self.min > self.max:
+            raise ValueError("min must not be more than max")
+        return self
+
+
+Workers = Annotated[
+    Annotated[int, Field(ge=0), Tag("number")]
+    | Annotated[Literal["auto"], Tag("auto")]
+    | Annotated[WorkerRange, Tag("range")],
+    Discriminator(_shape),
+    BeforeValidator(_as_range),
+]
 
 
 class StorageConfig(BaseModel):
@@ -68,7 +140,7 @@ class RunConfig(BaseModel):
     seed: int = Field(default=0, ge=0, lt=2**31)
     """Seed of the split and of the learner."""
 
-    params: dict[str, Any] = Field(default_factory=dict)
+    params: Params = Field(default_factory=dict)
     """XGBoost parameters, passed through."""
 
     eval: Locations = ()
@@ -83,14 +155,30 @@ class RunConfig(BaseModel):
     continue_from: str | None = None
     """A finished run to go on from: its trees, its cuts, its categories."""
 
-    workers: Annotated[int, Field(ge=0)] | Literal["auto"] = "auto"
-    """0 trains in this process; N on N Ray workers; auto decides."""
+    workers: Workers = "auto"
+    """0 trains in this process; N on N Ray workers; {min: 2, max: 8} on as many as there is room for; auto decides."""
 
     threads: int | None = Field(default=None, ge=1)
     """Threads of each worker. Default: the CPUs there are, shared by the workers of a machine."""
 
     cluster: str = "local"
     """local (embedded), auto (the one of this machine), or an address host:port."""
+
+    on_failure: Level = "elastic"
+    """When a worker is lost. stop: end, to be resumed. restart: all workers anew, from the last checkpoint. shrink: go
+    on with the others. elastic: replace it, go on with the others if nobody comes, take in whoever comes later."""
+
+    max_failures: int = Field(default=100, ge=0)
+    """Workers that may be lost in a run before it stops."""
+
+    max_failures_in_round: int = Field(default=5, ge=0)
+    """Interruptions of one and the same round before the run stops: that round is probably the cause."""
+
+    heartbeat_s: float = Field(default=8.0, ge=1, allow_inf_nan=False)
+    """A worker that has not answered for so many seconds is taken for lost."""
+
+    wait_s: float = Field(default=300.0, ge=0, allow_inf_nan=False)
+    """Seconds to wait for workers while there are fewer than the minimum."""
 
     out: str | None = None
     """Run directory, local or s3://. Default: runs/<id>."""
@@ -141,14 +229,14 @@ def read_run_file(path: str) -> dict[str, Any]:
 
 
 def _explain(error: ValidationError, origin: str) -> ConfigError:
-    first = error.errors()[0]
-    place = ".".join(map(str, first["loc"]))
-    if place.startswith("workers."):  # pydantic goes on with the alternative that it tried
-        place = "workers"
+    problems = error.errors()
+    # A misspelt key leaves the right one missing: tell the first.
+    first = next((problem for problem in problems if problem["type"] == "extra_forbidden"), problems[0])
+    location = _keys(first["loc"])
+    place = ".".join(location)
     if first["type"] == "extra_forbidden":
-        model = StorageConfig if first["loc"][0] == "storage" else RunConfig
-        name = str(first["loc"][-1])
-        hint = nearest(name, model.model_fields)
+        model = _MODELS.get(location[0], RunConfig) if len(location) > 1 else RunConfig
+        hint = nearest(location[-1], model.model_fields)
         known = ", ".join(model.model_fields)
         return ConfigError(f'Unknown key "{place}" in {origin}.{hint}', fix=f"Known keys: {known}.")
     if first["type"] == "missing":
@@ -157,12 +245,23 @@ def _explain(error: ValidationError, origin: str) -> ConfigError:
     if not place:
         what, _, fix = message.partition(": ")
         return ConfigError(f"{what[0].upper()}{what[1:]}.", fix=f"{fix[0].upper()}{fix[1:]}." if fix else "")
-    if place == "workers":
-        message = "must be a number from 0 on, or auto"
-    return ConfigError(f'"{place}" in {origin} is {first["input"]!r}: {message}.', fix=f"Change {place}.")
+    if place == "workers" and first["type"] != "value_error":
+        message = "must be a number from 0 on, auto, or a range such as {min: 2, max: 8}"
+    flag = f" ({_FLAGS[place]})" if place in _FLAGS else ""
+    return ConfigError(f'"{place}" in {origin} is {first["input"]!r}: {message}.', fix=f"Change {place}{flag}.")
 
 
+def _keys(location: tuple[int | str, ...]) -> list[str]:
+    """Return a place as it is written: pydantic puts the alternative that it took behind "workers"."""
+    keys = [str(key) for key in location]
+    return keys[:1] + keys[2:] if keys[:1] == ["workers"] else keys
+
+
+_MODELS: dict[str, type[BaseModel]] = {"storage": StorageConfig, "workers": WorkerRange}
+_FLAGS = {"heartbeat_s": "--heartbeat", "wait_s": "--wait"}
 _HOW_TO_GIVE = {
     "data": "Give it as the first argument, or as data: DIR in the run file.",
     "label": "Add --label COLUMN, or label: COLUMN in the run file.",
+    "workers.min": "Give both ends: workers: {min: 2, max: 8}.",
+    "workers.max": "Give both ends: workers: {min: 2, max: 8}.",
 }

@@ -6,15 +6,16 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dray.data.features import kind_of
 from dray.data.shards import Slice
-from dray.errors import DataError, DrayError
-from dray.storage import StorageOptions, expand, open_storage, translate_errors
+from dray.errors import DataError, DrayError, StorageError
+from dray.retry import OnWait, Patience, no_word
+from dray.storage import StorageOptions, expand, open_storage, patience_with, patiently, translate_errors
 
 BATCH_BYTES = 16 * 2**20
 """About the size of a decoded batch: large enough to be quick, small enough that memory follows the matrix."""
@@ -30,6 +31,8 @@ class Dataset:
     """Every row group as a slice, in the order of the files."""
     bytes: int
     storage: StorageOptions
+    contents: tuple[tuple[str, int, int], ...] = ()
+    """Name, rows and bytes of every file: enough to see later whether the data is still the same."""
 
     @property
     def rows(self) -> int:
@@ -73,30 +76,81 @@ def open_dataset(locations: Sequence[str], storage: StorageOptions) -> Dataset:
     if not groups:
         raise DataError(f"There are no rows in {', '.join(locations)}.", fix="Name Parquet files that hold rows.")
     size = sum(f.row_group(i).total_byte_size for f in footers for i in range(f.num_row_groups))
-    return Dataset(schema, tuple(groups), size, storage)
+    contents = [(file, footer.num_rows, _stored_bytes(footer)) for file, footer in zip(files, footers, strict=True)]
+    return Dataset(schema, tuple(groups), size, storage, tuple(contents))
+
+
+def _stored_bytes(footer: pq.FileMetaData) -> int:
+    """Bytes of a file as far as its footer tells: no other request to the store is needed."""
+    groups = (footer.row_group(index) for index in range(footer.num_row_groups))
+    columns = (group.column(index) for group in groups for index in range(group.num_columns))
+    return int(footer.serialized_size + sum(column.total_compressed_size for column in columns))
 
 
 def read_slices(
-    slices: Sequence[Slice], columns: Sequence[str], categories: Sequence[str], storage: StorageOptions
+    slices: Sequence[Slice],
+    columns: Sequence[str],
+    categories: Sequence[str],
+    storage: StorageOptions,
+    on_wait: OnWait = no_word,
 ) -> Iterator[tuple[Slice, pa.RecordBatch]]:
     """Yield the rows of the slices in order, in batches, each with the slice that it is.
 
-    `categories` are read as dictionaries, straight from the file's own: no string is built for a row.
+    `categories` are read as dictionaries, straight from the file's own: no string is built for a row. A store that
+    fails for a moment is waited for: `on_wait` hears of it, and may raise to end the reading.
     """
-    file: str | None = None
-    reader: pq.ParquetFile | None = None
     batch_rows = max(LEAST_BATCH_ROWS, BATCH_BYTES // (4 * max(1, len(columns))))
+    source = _Source(categories, storage)
     try:
         for piece in slices:
-            with reading(piece.file):
-                if piece.file != file or reader is None:
-                    if reader is not None:
-                        reader.close(force=True)
-                    reader, file = _open(piece.file, categories, storage), piece.file
-                yield from _read_slice(reader, piece, columns, batch_rows)
+            patience = patience_with(piece.file, storage, on_wait)
+            yield from _read_patiently(source, piece, columns, batch_rows, patience)
     finally:
-        if reader is not None:
+        source.close()
+
+
+class _Source:
+    """The file that is being read: one at a time."""
+
+    def __init__(self, categories: Sequence[str], storage: StorageOptions) -> None:
+        self._categories = categories
+        self._storage = storage
+        self._file: str | None = None
+        self._reader: pq.ParquetFile | None = None
+        self._footer: pq.FileMetaData | None = None
+
+    def open(self, file: str) -> pq.ParquetFile:
+        if self._reader is not None and file == self._file:
+            return self._reader
+        self.close()
+        reader = _open(file, self._categories, self._storage)
+        if file == self._file and self._footer is not None and not reader.metadata.equals(self._footer):
             reader.close(force=True)
+            raise DataError(f"{file} was changed while it was read.", fix="Start again when nobody writes the data.")
+        self._file, self._reader, self._footer = file, reader, reader.metadata
+        return reader
+
+    def close(self) -> None:
+        if self._reader is not None:
+            self._reader.close(force=True)
+            self._reader = None
+
+
+def _read_patiently(
+    source: _Source, piece: Slice, columns: Sequence[str], batch_rows: int, patience: Patience
+) -> Iterator[tuple[Slice, pa.RecordBatch]]:
+    """Yield the rows of one slice; after an error that passes, open the file again and go on where it stopped."""
+    while True:
+        try:
+            with reading(piece.file):
+                for part, batch in _read_slice(source.open(piece.file), piece, columns, batch_rows):
+                    patience.succeeded()
+                    piece = replace(piece, start=part.stop, position=part.position + part.rows)
+                    yield part, batch
+            return
+        except StorageError as error:
+            source.close()
+            patience.wait_after(error)
 
 
 def _read_slice(
@@ -122,9 +176,13 @@ def _open(file: str, categories: Sequence[str], storage: StorageOptions) -> pq.P
 
 
 def _footer(file: str, storage: StorageOptions) -> pq.FileMetaData:
-    filesystem, path = open_storage(file, storage)
-    with reading(file), filesystem.open_input_file(path) as stream:
-        return pq.read_metadata(stream)
+    def read() -> pq.FileMetaData:
+        filesystem, path = open_storage(file, storage)
+        with filesystem.open_input_file(path) as stream:
+            return pq.read_metadata(stream)
+
+    with reading(file):
+        return patiently(file, storage, read)
 
 
 def _common_schema(schemas: Sequence[pa.Schema], files: Sequence[str]) -> tuple[pa.Schema, dict[str, str]]:

@@ -18,6 +18,7 @@ from dray.data.features import dictionary_of
 from dray.data.parquet import read_slices
 from dray.data.shards import GroupEdges, Slice
 from dray.errors import DataError
+from dray.retry import OnWait, no_word
 from dray.storage import StorageOptions
 
 MOST_CATEGORIES = 65_536
@@ -35,12 +36,18 @@ class Found:
     """The group of every run of rows, in order."""
 
 
-def scan(slices: Sequence[Slice], categories: Sequence[str], group: str | None, storage: StorageOptions) -> Found:
+def scan(
+    slices: Sequence[Slice],
+    categories: Sequence[str],
+    group: str | None,
+    storage: StorageOptions,
+    on_wait: OnWait = no_word,
+) -> Found:
     found = Found({name: set() for name in categories})
     columns = [*categories, *([group] if group else [])]
     for whole in slices:
         runs: list[tuple[object, int]] = []
-        for _, batch in read_slices([whole], columns, categories, storage):
+        for _, batch in read_slices([whole], columns, categories, storage, on_wait):
             for name in categories:
                 _add_categories(found.categories[name], batch.column(name), name)
             if group:

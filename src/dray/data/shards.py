@@ -52,14 +52,20 @@ def deal(units: Sequence[Unit], workers: int, *, may_be_empty: bool = False) -> 
             f"{len(units)} row group{'s' * (len(units) != 1)} cannot feed {workers} workers.",
             fix=f"Use --workers {len(units)}, or write the data with smaller row groups.",
         )
-    order = sorted(range(len(units)), key=lambda index: (-rows_of((units[index],)), index))
+    dealt = deal_evenly([rows_of((unit,)) for unit in units], workers)
+    return [tuple(units[index] for index in indices) for indices in dealt]
+
+
+def deal_evenly(rows: Sequence[int], workers: int) -> list[tuple[int, ...]]:
+    """Return the indices of the units, by their rows, that each worker gets; some get none when units are few."""
+    order = sorted(range(len(rows)), key=lambda index: (-rows[index], index))
     lightest = [(0, worker) for worker in range(workers)]
     dealt: list[list[int]] = [[] for _ in range(workers)]
     for index in order:
-        rows, worker = heapq.heappop(lightest)
+        held, worker = heapq.heappop(lightest)
         dealt[worker].append(index)
-        heapq.heappush(lightest, (rows + rows_of((units[index],)), worker))
-    return [tuple(units[index] for index in sorted(indices)) for indices in dealt]
+        heapq.heappush(lightest, (held + rows[index], worker))
+    return [tuple(sorted(indices)) for indices in dealt]
 
 
 @dataclass(frozen=True, slots=True)

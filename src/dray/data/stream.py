@@ -7,6 +7,7 @@ rows in a local file for the later ones.
 
 from __future__ import annotations
 
+import ctypes
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +23,7 @@ from dray.data.parquet import read_slices
 from dray.data.prepare import Preparation
 from dray.data.scan import require_no_missing_groups, run_starts
 from dray.data.shards import Shard
+from dray.retry import OnWait, no_word
 from dray.storage import is_s3, translate_errors
 
 Floats = npt.NDArray[np.float32]
@@ -46,7 +48,8 @@ class Batch:
 class Stream:
     """The train or the eval rows of a shard, as often as asked.
 
-    `on_rows` hears how many rows were read, whether they were kept or not. One thread iterates at a time.
+    `on_rows` hears how many rows were read, whether they were kept or not, `on_wait` when the store fails for a
+    moment; either may raise to end it. One thread iterates at a time.
     """
 
     def __init__(
@@ -55,12 +58,14 @@ class Stream:
         preparation: Preparation,
         part: Literal["all", "train", "eval"],
         on_rows: Callable[[int], None] = lambda _: None,
+        on_wait: OnWait = no_word,
     ) -> None:
         self.encoder = Encoder(preparation.features)
         self._shard = shard
         self._preparation = preparation
         self._part = part
         self._on_rows = on_rows
+        self._on_wait = on_wait
         self._spool: _Spool | None = None
 
     def batches(self) -> Iterator[Batch]:
@@ -111,7 +116,7 @@ class Stream:
         slices = [piece for unit in self._shard for piece in unit]
         unit_starts = {unit[0].position for unit in self._shard}
         groups = _Groups(group)
-        for piece, batch in ahead(read_slices(slices, names, categories, self._preparation.storage)):
+        for piece, batch in ahead(read_slices(slices, names, categories, self._preparation.storage, self._on_wait)):
             self._on_rows(batch.num_rows)
             if piece.position in unit_starts:
                 groups = _Groups(group)
@@ -189,3 +194,10 @@ def ahead(items: Iterator[Item]) -> Iterator[Item]:
         while (item := upcoming.result()) is not end:
             upcoming = pool.submit(next, items, end)
             yield item  # type: ignore[misc]
+
+
+def give_memory_back() -> None:
+    """Return to the system what allocators keep of batches that are gone: some 250 MB, of no use to a training."""
+    pa.default_memory_pool().release_unused()
+    if hasattr(libc := ctypes.CDLL(None), "malloc_trim"):  # glibc only; others keep less
+        libc.malloc_trim(0)

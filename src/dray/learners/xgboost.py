@@ -1,21 +1,23 @@
-"""XGBoost as a learner: one shard's part in a training, alone or in a ring.
+"""XGBoost as a learner: one part of the rows in a training, alone or as a member of a ring.
 
-Knows nothing of Ray: the same code runs in the driver's process and in a worker.
+Knows nothing of Ray: the same code runs in the driver's process and in a worker. A ring may break at any moment; what a
+part holds afterwards (its matrices, the model of the last complete round) is enough to go on in another ring.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import xgboost
 
+from dray.data.features import Column
 from dray.data.prepare import Preparation
 from dray.data.shards import Shard
-from dray.data.stream import Stream
+from dray.data.stream import Stream, give_memory_back
 from dray.errors import DataError
 from dray.learners import xgboost_ring as ring
 from dray.learners.labels import LabelSample, LabelSummary
@@ -23,12 +25,13 @@ from dray.learners.xgboost_errors import translated
 from dray.learners.xgboost_evaluation import Evaluation
 from dray.learners.xgboost_matrix import PASSES, Loaded, load
 from dray.learners.xgboost_model import Model
-from dray.learners.xgboost_params import is_better
+from dray.learners.xgboost_params import is_better, samples_columns_or_rows
+from dray.retry import OnWait, no_word
 
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """One finished round; metrics are known to the first member of a ring."""
+    """One finished round."""
 
     round: int
     seconds: float
@@ -45,6 +48,37 @@ class Task:
     early_stop: int | None
     evaluate: bool
     start_model: bytes | None = None
+    before: int = 0
+    """Rounds that the model to start from already has."""
+
+    def is_over(self, done: int, best: Best) -> bool:
+        return done >= self.rounds or (self.early_stop is not None and done - best.round >= self.early_stop)
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a training stands after a complete round: enough to go on from, anywhere."""
+
+    round: int
+    """Rounds that `model` has grown in this training."""
+    model: bytes | None
+    """As XGBoost saves it; None before the first round of a new model."""
+    rounds: tuple[Round, ...]
+    """What is known of those rounds. The last may be missing: a ring can break between a tree and its metrics."""
+
+    @property
+    def is_complete(self) -> bool:
+        """The metrics of the last round are known too."""
+        return len(self.rounds) == self.round
+
+    def is_newer(self, other: Standing) -> bool:
+        return (self.round, len(self.rounds)) > (other.round, len(other.rounds))
+
+    def is_over(self, task: Task) -> bool:
+        return self.is_complete and task.is_over(self.round, Best.of(self.rounds))
+
+
+START = Standing(0, None, ())
 
 
 @dataclass(frozen=True)
@@ -60,14 +94,18 @@ class Outcome:
 
 
 @dataclass
-class ShardLearner:
-    """Holds one shard's matrices. Not thread-safe: load and train are called one after the other."""
+class PartLearner:
+    """Holds one part's matrices and its copy of the model. One call at a time."""
 
     threads: int
     preparation: Preparation | None = None
     train_part: Loaded | None = None
     eval_part: Loaded | None = None
     unseen: dict[str, int] = field(default_factory=dict)
+    rounds: list[Round] = field(default_factory=list)
+    booster: xgboost.Booster | None = None
+    stands: bool = False
+    """The booster is whole: its model and XGBoost's hidden cache of predictions belong together."""
 
     @staticmethod
     def rows_to_read(train: int, other_eval: int, *, split: bool) -> int:
@@ -75,22 +113,30 @@ class ShardLearner:
         return PASSES * (train * (2 if split else 1) + other_eval)
 
     def load(
-        self, preparation: Preparation, train: Shard, other_eval: Shard, on_rows: Callable[[int], None]
+        self,
+        preparation: Preparation,
+        train: Shard,
+        other_eval: Shard,
+        on_rows: Callable[[int], None],
+        on_wait: OnWait = no_word,
     ) -> LabelSummary:
-        """Bin this worker's rows; its evaluation rows are a part of its shard or a shard of their own."""
+        """Bin this part's rows; its evaluation rows are a share of them or a shard of their own."""
         self.preparation = preparation
         split = preparation.split is not None
         with xgboost.config_context(nthread=self.threads):
-            self.train_part = load(Stream(train, preparation, "train" if split else "all", on_rows), preparation)
+            stream = Stream(train, preparation, "train" if split else "all", on_rows, on_wait)
+            self.train_part = load(stream, preparation)
             if self.train_part is None:
                 raise DataError(
                     "A worker is left without training rows: all of its few rows went to the evaluation set.",
                     fix="Use fewer workers or a smaller --eval-fraction.",
                 )
             if split or other_eval:
-                stream = Stream(train if split else other_eval, preparation, "eval" if split else "all", on_rows)
+                part: Literal["eval", "all"] = "eval" if split else "all"
+                stream = Stream(train if split else other_eval, preparation, part, on_rows, on_wait)
                 self.eval_part = load(stream, preparation)
                 self.unseen = dict(stream.encoder.unseen)
+        give_memory_back()
         return self.train_part.labels
 
     @property
@@ -102,42 +148,112 @@ class ShardLearner:
     def eval_labels(self) -> LabelSummary | None:
         return None if self.eval_part is None else self.eval_part.labels
 
-    def train(
-        self, task: Task, address: ring.RingAddress | None, worker: int, on_round: Callable[[Round], None]
-    ) -> Outcome | None:
-        """Grow the trees with the ring; the first member returns the outcome."""
-        assert self.train_part is not None
-        with translated(), xgboost.config_context(nthread=self.threads, verbosity=0), ring.joined(address, worker):
-            return self._train(task, self.train_part, on_round)
+    def done(self, task: Task) -> int:
+        """Rounds that this part's model has grown in this training."""
+        return 0 if self.booster is None else self.booster.num_boosted_rounds() - task.before
 
-    def _train(self, task: Task, part: Loaded, on_round: Callable[[Round], None]) -> Outcome | None:
-        params = task.params | {"nthread": self.threads}
-        start = None if task.start_model is None else bytearray(task.start_model)
-        booster = xgboost.Booster(params, cache=[part.matrix], model_file=start)
-        before = booster.num_boosted_rounds()
-        evaluation = Evaluation(self.eval_part, params, self.threads) if task.evaluate else None
-        best = Best()
-        done = 0
-        metrics: dict[str, float] = {}
-        try:
-            for done in range(1, task.rounds + 1):
-                started = time.perf_counter()
-                booster.update(part.matrix, before + done - 1)
-                metrics = evaluation.metrics(booster) if evaluation else {}
-                best.see(done, metrics)
-                on_round(Round(done, time.perf_counter() - started, metrics))
-                if task.early_stop is not None and ring.tell_all(done - best.round >= task.early_stop):
-                    break
-        finally:
-            if evaluation:
-                evaluation.close()
-        if ring.rank() != 0:
-            return None
-        if task.early_stop is not None and best.round < done:
-            booster, metrics = booster[: before + best.round], best.metrics
-        assert self.preparation is not None
-        model = Model(booster, self.preparation.features, self.preparation.label, task.objective)
-        return Outcome(model.to_bytes(), model.digest(), done, best.round or done, metrics)
+    def standing(self, task: Task) -> Standing:
+        if self.booster is None:
+            return START
+        model = bytes(self.booster.save_raw("ubj"))
+        return Standing(self.done(task), model, tuple(self.rounds[: self.done(task)]))
+
+    def stand(self, task: Task, at: Standing) -> None:
+        """Take over a standing, and predict this part's rows with it: nothing of what was before is trusted."""
+        assert self.train_part is not None
+        start = at.model or task.start_model
+        with translated(), xgboost.config_context(nthread=self.threads, verbosity=0):
+            self.booster = xgboost.Booster(
+                task.params | {"nthread": self.threads},
+                cache=[self.train_part.matrix],
+                model_file=None if start is None else bytearray(start),
+            )
+            if start is not None:
+                for part in (self.train_part, self.eval_part):
+                    if part is not None:
+                        self.booster.predict(part.matrix, output_margin=True)
+        self.rounds = list(at.rounds)
+        self.stands = True
+
+    def train(
+        self,
+        task: Task,
+        door: ring.RingDoor,
+        member: int,
+        *,
+        on_round: Callable[[PartLearner, Round], None],
+        wants_pause: Callable[[], bool],
+    ) -> Literal["finished", "paused"]:
+        """Grow trees with the ring till the training is over, or till any member wants a pause at a round's end.
+
+        When it raises, the model is that of the last complete round and `stands` says whether it can be used as it is.
+        """
+        assert self.train_part is not None
+        assert self.booster is not None
+        assert self.stands
+        with translated(), xgboost.config_context(nthread=self.threads, verbosity=0), door.join(member):
+            self.booster.set_param({"nthread": self.threads})
+            evaluation = Evaluation(self.eval_part, task.params, self.threads) if task.evaluate else None
+            try:
+                return self._rounds(task, self.train_part, self.booster, evaluation, on_round, wants_pause)
+            finally:
+                if evaluation:
+                    evaluation.close()
+
+    def _rounds(
+        self,
+        task: Task,
+        part: Loaded,
+        booster: xgboost.Booster,
+        evaluation: Evaluation | None,
+        on_round: Callable[[PartLearner, Round], None],
+        wants_pause: Callable[[], bool],
+    ) -> Literal["finished", "paused"]:
+        best = Best.of(self.rounds)
+        done = self.done(task)
+        random = samples_columns_or_rows(task.params)
+        renew = True
+        while not (done == len(self.rounds) and task.is_over(done, best)):
+            started = time.perf_counter()
+            if done == len(self.rounds):  # else a ring broke between this round's tree and its metrics
+                self.stands = False
+                if renew:
+                    _renew_builder(booster)
+                renew = random
+                booster.update(part.matrix, task.before + done)
+                self.stands = True
+                done += 1
+            metrics = evaluation.metrics(booster) if evaluation else {}
+            finished = Round(done, time.perf_counter() - started, metrics)
+            self.rounds.append(finished)
+            best.see(finished)
+            on_round(self, finished)
+            if ring.agree(wants_pause()) and not task.is_over(done, best):
+                return "paused"
+        return "finished"
+
+
+def conclude(task: Task, standing: Standing, features: tuple[Column, ...], label: Column) -> Outcome:
+    """Make the model of a training that is over: the best round's if it was stopped early."""
+    best = Best.of(standing.rounds)
+    booster = xgboost.Booster(task.params, model_file=bytearray(standing.model or b""))
+    metrics = standing.rounds[-1].metrics if standing.rounds else {}
+    if task.early_stop is not None and best.round < standing.round:
+        booster, metrics = booster[: task.before + best.round], best.metrics
+    model = Model(booster, features, label, task.objective)
+    return Outcome(model.to_bytes(), model.digest(), standing.round, best.round or standing.round, metrics)
+
+
+def _renew_builder(booster: xgboost.Booster) -> None:
+    """Have the next tree grown by a new builder; XGBoost makes one when the name of the builder changes.
+
+    XGBoost draws the columns of all rounds from one generator that lives in its tree builder. A new one, seeded by
+    `seed_per_iteration`, lets a round's random choices depend on the seed and the round alone. It is told to all
+    members in the builder's first round, by a message of its own: with old and new ones in a ring, some wait for ever.
+    """
+    booster.set_param({"updater": "prune"})
+    booster.num_features()  # has the parameter take effect
+    booster.set_param({"updater": "grow_quantile_histmaker"})
 
 
 @dataclass
@@ -147,9 +263,17 @@ class Best:
     round: int = 0
     metrics: dict[str, float] = field(default_factory=dict)
 
-    def see(self, round_: int, metrics: dict[str, float]) -> None:
-        if not metrics:
+    @staticmethod
+    def of(rounds: Iterable[Round]) -> Best:
+        best = Best()
+        for done in rounds:
+            best.see(done)
+        return best
+
+    def see(self, done: Round) -> None:
+        if not done.metrics:
             return
-        name = list(metrics)[-1]
-        if not self.metrics or math.isnan(self.metrics[name]) or is_better(name, metrics[name], self.metrics[name]):
-            self.round, self.metrics = round_, metrics
+        name = list(done.metrics)[-1]
+        before = self.metrics.get(name)
+        if before is None or math.isnan(before) or is_better(name, done.metrics[name], before):
+            self.round, self.metrics = done.round, done.metrics

@@ -35,11 +35,10 @@ class Evaluation:
             self._metric = self._alone.submit(_Metric, everyone, params, threads).result()
 
     def metrics(self, booster: xgboost.Booster) -> dict[str, float]:
-        """Return the metrics of the booster; empty on every member but the first."""
+        """Return the metrics of the booster, the same on every member."""
         margins = ring.gather(self._margins(booster))
-        if self._alone is None:
-            return {}
-        return self._alone.submit(self._metric, margins).result()
+        metrics = None if self._alone is None else self._alone.submit(self._metric, margins).result()
+        return dict(ring.tell_all(metrics))
 
     def close(self) -> None:
         if self._alone is not None:
@@ -55,10 +54,9 @@ class Evaluation:
 def _gather_rows(loaded: Loaded | None) -> dict[str, Any]:
     """Labels, weights and groups of all members. A member without rows cannot know whether there are weights."""
     nothing = np.empty(0, dtype=np.float32)
-    label = ring.gather(nothing if loaded is None else loaded.label)
-    weight = ring.gather(nothing if loaded is None or loaded.weight is None else loaded.weight)
-    sizes = nothing.astype(np.uint32) if loaded is None or loaded.group_sizes is None else loaded.group_sizes
-    groups = ring.gather(sizes)
+    label = ring.gather(nothing if loaded is None else loaded.matrix.get_label())
+    weight = ring.gather(nothing if loaded is None else loaded.matrix.get_weight())
+    groups = ring.gather(nothing.astype(np.uint32) if loaded is None else loaded.matrix.get_group())
     return {
         "label": label,
         "weight": weight if len(weight) else None,

@@ -27,22 +27,18 @@ Floats = npt.NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Loaded:
-    """A binned matrix with what its rows carry besides features."""
+    """A binned matrix, and what there is to know of its labels.
+
+    Labels, weights and groups themselves are in the matrix only: XGBoost copies them, and 4 bytes a row add up.
+    """
 
     matrix: xgboost.QuantileDMatrix
-    label: Floats
-    weight: Floats | None
-    """One a row; one a group in ranking."""
-    group_sizes: npt.NDArray[np.uint32] | None
+    labels: LabelSummary
     sample: LabelSample
 
     @property
     def rows(self) -> int:
-        return len(self.label)
-
-    @property
-    def labels(self) -> LabelSummary:
-        return LabelSummary.of(self.label)
+        return self.labels.rows
 
 
 def load(stream: Stream, preparation: Preparation) -> Loaded | None:
@@ -72,9 +68,10 @@ def load(stream: Stream, preparation: Preparation) -> Loaded | None:
         check_weights(weight, preparation.weight)
         weight = weight if first_rows is None else weight[first_rows]
     # A group may cross batches, and XGBoost would split it there: labels and groups are set on the whole.
-    if np.isfinite(label).all():
+    labels = LabelSummary.of(label)
+    if not labels.missing:
         matrix.set_info(label=label, group=sizes, weight=weight)
-    return Loaded(matrix, label, weight, sizes, passes.sample())
+    return Loaded(matrix, labels, passes.sample())
 
 
 def _first_infinite(stream: Stream) -> str:

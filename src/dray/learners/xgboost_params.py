@@ -151,6 +151,8 @@ def bins_of(params: Mapping[str, Any]) -> int:
 def complete(params: Mapping[str, Any], *, objective: str, classes: int, seed: int) -> dict[str, Any]:
     """Return all that the booster is told, the same on every worker."""
     full = dict(params) | {"objective": objective, "seed": seed, "tree_method": "hist"}
+    # A round's random choices must not depend on where a training was interrupted.
+    full["seed_per_iteration"] = True
     full.setdefault("verbosity", 0)
     if classes:
         asked = int(full.setdefault("num_class", classes))
@@ -168,6 +170,12 @@ def metrics_for(objective: str, asked: Any) -> list[str]:
         )
     names = asked if isinstance(asked, list | tuple) else str(asked).split(",")
     return [str(name).strip() for name in names]
+
+
+def samples_columns_or_rows(params: Mapping[str, Any]) -> bool:
+    """Say whether XGBoost's tree builder makes random choices."""
+    shares = ("subsample", "colsample_bytree", "colsample_bylevel", "colsample_bynode")
+    return any(float(params.get(name, 1)) < 1 for name in shares) and str(params.get("device", "cpu")) == "cpu"
 
 
 def is_better(metric: str, value: float, best: float) -> bool:

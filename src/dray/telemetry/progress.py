@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from dray.telemetry.events import DRIVER, Event, Sample
 
 PHASES = ("prepare", "start", "load", "train", "save")
+RECOVER = "recover"
+"""Between the loss of a worker and the next round; takes the place of "train" meanwhile."""
+State = Literal["", "starting", "reloading", "reloaded", "joined", "leaving", "lost"]
 _HIGHER_IS_BETTER = ("auc", "aucpr", "map", "ndcg", "pre", "accuracy", "r2", "gini")
 _RECENT_ROUNDS = 30
+_STALE_S = 5.0
 
 
 @dataclass(slots=True)
@@ -25,11 +29,40 @@ class WorkerView:
     pid: int | None = None
     threads: int | None = None
     rows: int = 0
+    """Read so far, of all its parts."""
     total_rows: int | None = None
+    loaded_rows: int = 0
+    """Of the parts that are ready to train on."""
     loaded: bool = False
     cores: float | None = None
     memory_bytes: int | None = None
     ok: bool = True
+    state: State = ""
+    """What is out of the ordinary; nothing while it loads and trains from the start."""
+    reload_rows: int = 0
+    """Rows that it was last asked to load anew, of `reload_parts` parts that are not ready yet."""
+    reload_parts: int = 0
+    kept_rows: int = 0
+    """Those that it held when it was asked."""
+    sampled: float | None = None
+
+    @property
+    def reloaded(self) -> float:
+        """The share of what it was asked to load anew that is there."""
+        if self.loaded or not self.reload_rows:
+            return 1.0
+        return max(0.0, min(1.0, (self.rows - self.kept_rows) / self.reload_rows))
+
+
+@dataclass(slots=True)
+class Failures:
+    """What the loss of workers has cost so far."""
+
+    lost: int = 0
+    seconds: float = 0.0
+    """Of recoveries that are over."""
+    rows: int = 0
+    """Loaded anew."""
 
 
 @dataclass(slots=True)
@@ -74,12 +107,21 @@ class Progress:
     rounds: int | None = None
     round_seconds: list[float] = field(default_factory=list)
     metrics: dict[str, float] = field(default_factory=dict)
-    history: dict[str, list[float]] = field(default_factory=dict)
+    history: dict[str, dict[int, float]] = field(default_factory=dict)
+    """Each metric by round."""
     best: dict[str, Best] = field(default_factory=dict)
     counter: tuple[float, float, str] | None = None
     warnings: list[tuple[str, str]] = field(default_factory=list)
     result: dict[str, Any] | None = None
     failure: tuple[str, str] | None = None
+    stopped: bool = False
+    """Ended on the way, to be resumed."""
+    failures: Failures = field(default_factory=Failures)
+    resumed_after: int | None = None
+    checkpoint: tuple[int, float] | None = None
+    """Round of the last one, and when."""
+    waiting: str = ""
+    """Why nothing happens, while that is so."""
 
     def event(self, event: Event) -> None:
         self.started = event.time if self.started is None else self.started
@@ -90,11 +132,20 @@ class Progress:
     def sample(self, samples: list[Sample]) -> None:
         for sample in samples:
             worker = self._worker(sample.worker)
-            worker.host = worker.host or sample.host
-            worker.cores, worker.memory_bytes = sample.cpu_cores, sample.memory_bytes
+            if worker.state != "lost":  # a last sign of life may come late
+                worker.host = worker.host or sample.host
+                worker.cores, worker.memory_bytes, worker.sampled = sample.cpu_cores, sample.memory_bytes, sample.time
+        now = max((sample.time for sample in samples), default=0.0)
+        for worker in self.workers.values():
+            if worker.sampled is not None and now - worker.sampled > _STALE_S:
+                worker.cores = worker.memory_bytes = worker.sampled = None
 
     def bar(self, now: float) -> Bar | None:
         """Return the bar of the current phase: rounds while training, rows while loading."""
+        if self.phase == RECOVER and self.reloading_rows[1]:
+            return self._paced(*self.reloading_rows, "rows", now)
+        if self.phase == RECOVER and self.rounds:
+            return Bar(self.round, self.rounds, "rounds", None)
         if self.phase == "train" and self.rounds:
             recent = self.round_seconds
             eta = (self.rounds - self.round) * sum(recent) / len(recent) if recent else None
@@ -108,9 +159,16 @@ class Progress:
     @property
     def loading_rows(self) -> tuple[float, float]:
         """Rows loaded and rows to load, over all workers."""
-        workers = [worker for worker in self.workers.values() if worker.worker != DRIVER]
-        known = sum(worker.total_rows or worker.rows for worker in workers)
+        workers = [worker for worker in self.workers.values() if worker.worker != DRIVER and worker.state != "lost"]
+        known = sum(worker.rows if worker.loaded else worker.total_rows or worker.rows for worker in workers)
         return sum(worker.rows for worker in workers), max(known, self.data.get("rows") or 0)
+
+    @property
+    def reloading_rows(self) -> tuple[float, float]:
+        """Rows loaded and rows to load of those that the present recovery needs."""
+        workers = [worker for worker in self.workers.values() if worker.state in ("reloading", "reloaded")]
+        done = sum(round(worker.reloaded * worker.reload_rows) for worker in workers)
+        return done, sum(worker.reload_rows for worker in workers)
 
     @property
     def shown_workers(self) -> list[WorkerView]:
@@ -123,6 +181,12 @@ class Progress:
         if driver is not None and itself.cores is None:
             itself.cores, itself.memory_bytes = driver.cores, driver.memory_bytes
         return [worker for worker in workers if worker.worker != DRIVER]
+
+    @property
+    def knows_all_rounds(self) -> bool:
+        """Whether the best round is the best of all; a resumed run may not have told those before it."""
+        first = min((next(iter(values)) for values in self.history.values() if values), default=1)
+        return not self.resumed_after or first <= self.resumed_after
 
     def elapsed(self, now: float) -> float:
         return 0.0 if self.started is None else (self.ended or now) - self.started
@@ -147,11 +211,20 @@ class Progress:
     def _on_run_started(self, time: float, data: dict[str, Any]) -> None:
         self.started = time
         self.run, self.directory = str(data.get("run") or ""), str(data.get("directory") or "")
+        self.rounds = (data.get("config") or {}).get("rounds", self.rounds)
+
+    def _on_resumed(self, _time: float, data: dict[str, Any]) -> None:
+        self.round = self.resumed_after = data["round"]
+        for done in data.get("rounds") or []:
+            self._keep(done["round"], done.get("metrics") or {})
 
     def _on_phase(self, time: float, data: dict[str, Any]) -> None:
+        self._enter(str(data["name"]), time)
+        self.counter, self.waiting = None, ""
+
+    def _enter(self, phase: str, time: float) -> None:
         self.phase_seconds = self.seconds_by_phase(time)
-        self.phase, self.phase_started = str(data["name"]), time
-        self.counter = None
+        self.phase, self.phase_started = phase, time
 
     def _on_data(self, _time: float, data: dict[str, Any]) -> None:
         self.data = data
@@ -164,25 +237,110 @@ class Progress:
         self.workers[data["worker"]] = WorkerView(
             data["worker"], str(data.get("host") or ""), data.get("pid"), data.get("threads")
         )
+        if data.get("replacement") or self.phase in ("train", RECOVER):
+            self.workers[data["worker"]].state = "starting"
+
+    def _on_worker_lost(self, time: float, data: dict[str, Any]) -> None:
+        worker = self._worker(data["worker"])
+        self.workers[worker.worker] = WorkerView(
+            worker.worker, str(data.get("host") or worker.host), data.get("pid") or worker.pid, state="lost"
+        )
+        self.failures.lost += 1
+        if self.phase == "train":
+            self._enter(RECOVER, time)
+
+    def _on_reload(self, _time: float, data: dict[str, Any]) -> None:
+        worker = self._worker(data["worker"])
+        if worker.state != "reloading":
+            worker.state, worker.loaded = "reloading", False
+            worker.reload_rows, worker.reload_parts, worker.kept_rows = 0, 0, worker.rows
+        worker.reload_rows, worker.reload_parts = worker.reload_rows + data["rows"], worker.reload_parts + 1
+
+    def _on_waiting(self, _time: float, data: dict[str, Any]) -> None:
+        self.waiting = str(data.get("why") or "").removeprefix("Waiting ")
+
+    def _on_ring(self, _time: float, data: dict[str, Any]) -> None:
+        self.round, self.waiting = data["round"], ""
+        self._settle()
+
+    def _on_recovered(self, time: float, data: dict[str, Any]) -> None:
+        self.failures.seconds += data.get("seconds") or 0.0
+        self.failures.rows += data.get("rows_reloaded") or 0
+        self.waiting = ""
+        self._settle()
+        if self.phase == RECOVER:
+            self._enter("train", time)
+
+    def _on_joined(self, _time: float, data: dict[str, Any]) -> None:
+        worker = self._worker(data["worker"])
+        worker.host, worker.state = str(data.get("host") or worker.host), "joined"
+        worker.rows = worker.total_rows = worker.loaded_rows = data["rows"]
+        worker.loaded = True
+
+    def _settle(self) -> None:
+        """Those that have loaded are workers like any other; newcomers may still be loading."""
+        for worker in self.workers.values():
+            worker.state = "" if worker.state == "reloaded" else worker.state
+
+    def _on_leaving(self, _time: float, data: dict[str, Any]) -> None:
+        self._worker(data["worker"]).state = "leaving"
+
+    def _on_left(self, _time: float, data: dict[str, Any]) -> None:
+        self.workers.pop(data["worker"], None)
+
+    def _on_checkpoint(self, time: float, data: dict[str, Any]) -> None:
+        self.checkpoint = (data["round"], time)
 
     def _on_worker_progress(self, _time: float, data: dict[str, Any]) -> None:
         worker = self._worker(data["worker"])
-        worker.rows, worker.total_rows = data["rows"], data.get("total_rows")
+        rows, total, before = data["rows"], data.get("total_rows"), worker.total_rows
+        if worker.state == "lost":
+            return
+        if worker.loaded and total and rows >= total:  # loading told it better: without the rows to evaluate on
+            worker.loaded_rows = round(worker.loaded_rows * min(1.0, total / (before or total)))  # gave some away
+            worker.rows, worker.total_rows = worker.loaded_rows, total
+        else:
+            worker.rows, worker.total_rows, worker.loaded = rows, total, False
 
     def _on_worker_loaded(self, _time: float, data: dict[str, Any]) -> None:
         worker = self._worker(data["worker"])
-        worker.rows, worker.total_rows, worker.loaded = data["rows"], data["rows"], True
+        worker.loaded_rows += data["rows"]
+        worker.reload_parts = max(0, worker.reload_parts - 1)
+        if worker.reload_parts:
+            return
+        worker.rows, worker.loaded = worker.loaded_rows, True
+        worker.total_rows = max(worker.rows, worker.total_rows or 0)
+        worker.state = "reloaded" if worker.state in ("starting", "reloading") else worker.state
 
-    def _on_round(self, _time: float, data: dict[str, Any]) -> None:
-        self.round, self.rounds = data["round"], data.get("rounds")
+    def _on_round(self, time: float, data: dict[str, Any]) -> None:
+        if self.phase == RECOVER:  # a round is the surest sign of recovery
+            self._enter("train", time)
+        self._forget_rounds_from(data["round"])
+        self.round, self.rounds, self.waiting = data["round"], data.get("rounds"), ""
         if data.get("seconds") is not None:
             self.round_seconds = [*self.round_seconds[1 - _RECENT_ROUNDS :], data["seconds"]]
         self.metrics = data.get("metrics") or {}
-        for name, value in self.metrics.items():
-            self.history.setdefault(name, []).append(value)
-            best = self.best.get(name)
-            if best is None or (value > best.value if higher_is_better(name) else value < best.value):
-                self.best[name] = Best(value, self.round)
+        self._keep(self.round, self.metrics)
+
+    def _keep(self, round_: int, metrics: dict[str, float]) -> None:
+        for name, value in metrics.items():
+            self.history.setdefault(name, {})[round_] = value
+            self._see(name, value, round_)
+
+    def _see(self, name: str, value: float, round_: int) -> None:
+        best = self.best.get(name)
+        if best is None or (value > best.value if higher_is_better(name) else value < best.value):
+            self.best[name] = Best(value, round_)
+
+    def _forget_rounds_from(self, round_: int) -> None:
+        """Rounds that are done again count once."""
+        if not any(values and next(reversed(values)) >= round_ for values in self.history.values()):
+            return
+        self.best = {}
+        for name, values in self.history.items():
+            self.history[name] = {number: value for number, value in values.items() if number < round_}
+            for number, value in self.history[name].items():
+                self._see(name, value, number)
 
     def _on_threads(self, _time: float, data: dict[str, Any]) -> None:
         worker = self._worker(data["worker"])
@@ -199,6 +357,7 @@ class Progress:
 
     def _on_run_failed(self, time: float, data: dict[str, Any]) -> None:
         self.failure, self.ended = (str(data.get("error") or ""), str(data.get("fix") or "")), time
+        self.stopped = data.get("status") == "stopped"
 
 
 def higher_is_better(metric: str) -> bool:

@@ -5,47 +5,38 @@
     events.jsonl      every step, one JSON document a line
     rounds.parquet    one row a round: round, seconds, one column a metric
     workers.parquet   one row a second and process: cores, memory, network
+    checkpoints/      what `dray resume` needs, as long as the run is not finished (checkpoints.py)
+    alive             a sign of life, as long as the process is there (alive.py)
 
 Every file but events.jsonl appears whole or not at all. No file holds a secret or a pickle.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import secrets
-import socket
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
-import psutil
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pyarrow import fs as pafs
 
 from dray import __version__
-from dray.errors import ModelError, StorageError
-from dray.storage import (
-    DEFAULT,
-    StorageOptions,
-    absolute,
-    is_s3,
-    join,
-    open_storage,
-    remove_directory,
-    translate_errors,
-    write_atomically,
-)
-from dray.telemetry.events import Event, Sample, dumps
-from dray.telemetry.recording import Recording
+from dray.errors import DrayError, ModelError, StorageError
+from dray.storage import DEFAULT, StorageOptions, is_s3, open_storage, remove_directory, translate_errors
+from dray.telemetry.alive import ALIVE, HEARTBEAT_S, LOST_AFTER_S, beat, is_alive, is_here, this_process
+from dray.telemetry.checkpoints import Checkpoint
+from dray.telemetry.event_log import EventLog, LocalLog, StoredLog
+from dray.telemetry.events import Event, Sample
+from dray.telemetry.recording import ROUNDS, WORKERS, Recording
+from dray.telemetry.run_files import MANIFEST, RunFiles
 
-FLUSH_S = 30.0
-MANIFEST = "run.json"
+FLUSH_S = HEARTBEAT_S
+EVENTS = "events.jsonl"
 # Progress is for the eyes: it would be most of the file, and workers.parquet tells more.
 _NOT_STORED = {"worker_progress", "progress"}
 
@@ -55,24 +46,33 @@ def new_run_id() -> str:
     return f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
 
 
-class RunDirectory:
-    """The files of one run. As a sink it records events and samples; `create` makes one, `open_run` reads one.
+class RunDirectory(RunFiles):
+    """The files of one run. As a sink it records events and samples.
 
-    The methods that write raise StorageError. A thread of its own saves what was recorded every 30 seconds, so
-    that a slow store never holds up training; its failure is raised by the next `event` or `sample`.
+    `create` makes one, `reopen` goes on with one, `open_run` reads one. The methods that write a file raise
+    StorageError. As a sink it does not: what cannot be written (a full disk, a store out of reach) waits in memory,
+    `problem` says why, and a thread of its own tries again every 30 seconds, so that a slow store never holds up
+    training. Only `close` raises what could not be written till the end.
     """
 
     def __init__(self, location: str, options: StorageOptions, document: dict[str, Any]) -> None:
-        self.location = absolute(location).rstrip("/")
-        self.options = options
+        super().__init__(location, options)
         self.document = document
+        self.problem: str | None = None
+        """What cannot be written at the moment."""
+        self.on_problem: Callable[[str, str], object] | None = None
+        """Called with the first problem and its fix, by the thread that reports: it may emit a warning."""
+        self._problem_fix = ""
+        self._problem_told = False
+        self._created = False
         self._made: Path | None = None
         self._recording = Recording()
-        self._log: IO[str] | None = None
-        self._lock = threading.Lock()
+        self._log: EventLog | None = None
+        self._manifest_lock = threading.RLock()
+        self._manifest_saved = True
+        self._save_lock = threading.Lock()
         self._closing = threading.Event()
         self._saver: threading.Thread | None = None
-        self._failure: Exception | None = None
 
     @classmethod
     def create(
@@ -88,7 +88,7 @@ class RunDirectory:
             "run": run or new_run_id(),
             "status": "running",
             "started": datetime.now(UTC).isoformat(timespec="seconds"),
-            "process": _this_process(),
+            "process": this_process(),
             "config": None,
             "versions": None,
             "cluster": None,
@@ -96,12 +96,35 @@ class RunDirectory:
         }
         directory = cls(location, options, {**document, **fields})
         directory._claim()
+        directory._created = True
         try:
-            directory.write_json(MANIFEST, directory.document)
-            directory._start()
+            directory._begin()
         except BaseException:
             with suppress(StorageError):  # the first failure is the one to tell
                 directory.remove()
+            raise
+        return directory
+
+    @classmethod
+    def reopen(
+        cls, location: str, options: StorageOptions = DEFAULT, checkpoint: Checkpoint | None = None
+    ) -> RunDirectory:
+        """Go on with a run that ended without a result, after the rounds of `checkpoint` (None: from the start).
+
+        Refuses what `open_resumable` refuses. All that was recorded stays, but for rounds that will be done again.
+        """
+        directory = open_resumable(location, options)
+        directory._restore(checkpoint)
+        ended = {"error", "ended"}
+        directory.document = {name: value for name, value in directory.document.items() if name not in ended} | {
+            "status": "running",
+            "process": this_process(),
+            "resumed": int(directory.document.get("resumed") or 0) + 1,
+        }
+        try:
+            directory._begin()
+        except BaseException:
+            directory._release()
             raise
         return directory
 
@@ -109,56 +132,33 @@ class RunDirectory:
     def run(self) -> str:
         return str(self.document["run"])
 
-    def path(self, name: str) -> str:
-        """Return the location of a file of the run."""
-        return join(self.location, name)
-
-    def exists(self, name: str) -> bool:
-        filesystem, path = open_storage(self.path(name), self.options)
-        with translate_errors(self.path(name)):
-            return bool(filesystem.get_file_info(path).type == pafs.FileType.File)
-
-    def write(self, name: str, write: Callable[[pa.NativeFile], None]) -> None:
-        """Let `write` fill a file of the run, atomically."""
-        write_atomically(self.path(name), self.options, write)
-
-    def write_bytes(self, name: str, data: bytes) -> None:
-        self.write(name, lambda file: file.write(data))
-
-    def write_json(self, name: str, document: Any) -> None:
-        self.write_bytes(name, (dumps(document, indent=2) + "\n").encode())
-
-    def write_table(self, name: str, table: pa.Table) -> None:
-        self.write(name, lambda file: pq.write_table(table, file))
-
-    def read_bytes(self, name: str) -> bytes:
-        filesystem, path = open_storage(self.path(name), self.options)
-        with translate_errors(self.path(name)), filesystem.open_input_stream(path) as file:
-            return bytes(file.read())
-
-    def read_json(self, name: str) -> Any:
-        return json.loads(self.read_bytes(name))
-
-    def read_table(self, name: str) -> pa.Table:
-        return pq.read_table(pa.BufferReader(self.read_bytes(name)))
-
     def describe(self, **fields: Any) -> None:
-        """Put `fields` (versions, cluster, ...) into run.json."""
-        self.document |= fields
-        self.write_json(MANIFEST, self.document)
+        """Put `fields` (versions, cluster, ...) into run.json; what cannot be written is not taken over."""
+        with self._manifest_lock:
+            document = self.document | fields
+            self.write_json(MANIFEST, document)
+            self.document, self._manifest_saved = document, True
 
     def finish(self, result: dict[str, Any]) -> None:
         """Write the result: the run is finished once this has returned."""
-        self.describe(status="finished", ended=datetime.now(UTC).isoformat(timespec="seconds"), result=result)
+        self.describe(**_ending("finished", result=result))
 
     def fail(self, error: str, fix: str = "") -> None:
         """Say in run.json that and why the run ended without a result."""
-        ended = datetime.now(UTC).isoformat(timespec="seconds")
-        self.describe(status="failed", ended=ended, error={"what": error, "fix": fix})
+        self.describe(**_ending("failed", error={"what": error, "fix": fix}))
+
+    def interrupt(self, why: str, fix: str = "") -> None:
+        """Say in run.json that the run was stopped before its end, on purpose or as configured; it can be resumed."""
+        self.describe(**_ending("stopped", error={"what": why, "fix": fix}))
 
     def remove(self) -> None:
-        """Take away everything that `create` made, the parents it had to make included."""
+        """Take away everything that `create` made, the parents it had to make included; never an earlier run."""
         self._stop()
+        if not self._created:
+            self._release()
+            return
+        if self._log is not None:
+            self._log.close()
         if is_s3(self.location):
             remove_directory(self.location, self.options)
         elif self._made is None:  # an empty directory that was there before
@@ -173,44 +173,86 @@ class RunDirectory:
                     place.rmdir()
 
     def event(self, event: Event) -> None:
-        self._raise_failure()
+        self._recording.event(event)
+        if event.kind not in _NOT_STORED and self._log is not None:
+            try:
+                self._log.append(event.to_json() + "\n")
+            except StorageError as error:  # it waits in the log
+                self._note_problem(error)
+        running = self.document["status"] == "running"
         match event.kind:
             case "run_started" if self.document.get("config") is None:
-                self.describe(config=event.data.get("config"))
-            case "run_finished" if self.document["status"] == "running":
-                self.finish(event.data.get("result") or {})
-            case "run_failed" if self.document["status"] == "running":
-                self.fail(str(event.data.get("error", "")), str(event.data.get("fix", "")))
-        self._recording.event(event)
-        if event.kind in _NOT_STORED:
-            return
-        line = event.to_json() + "\n"
-        if self._log is None:
-            self._recording.lines.append(line)
-        else:
-            with translate_errors(self.path("events.jsonl")):
-                self._log.write(line)
-                self._log.flush()
+                self._describe_sooner_or_later(config=event.data.get("config"))
+            case "run_finished" if running:
+                self._describe_sooner_or_later(**_ending("finished", result=event.data.get("result") or {}))
+            case "run_failed" if running:
+                status = "stopped" if event.data.get("status") == "stopped" else "failed"
+                reason = {"what": str(event.data.get("error", "")), "fix": str(event.data.get("fix", ""))}
+                self._describe_sooner_or_later(**_ending(status, error=reason))
+        self._tell_problem()
 
     def sample(self, samples: list[Sample]) -> None:
-        self._raise_failure()
         self._recording.sample(samples)
+        self._tell_problem()
 
     def close(self) -> None:
         """Save what is recorded and stop. The directory can still be read and written afterwards."""
         if self._saver is None:
             return
         self._stop()
-        self.save()
-        self._raise_failure()
+        try:
+            self.save()
+        finally:
+            self._release()
 
     def save(self) -> None:
-        """Write what has been recorded so far, where it has changed."""
-        with self._lock:
-            for name, table in self._recording.changed_tables():
-                self.write_table(name, table)
-            if is_s3(self.location) and (lines := self._recording.changed_lines()) is not None:
-                self.write_bytes("events.jsonl", "".join(lines).encode())
+        """Write what has been recorded so far, where it has changed; what fails does not keep the rest from it."""
+        problem: Exception | None = None
+        with self._save_lock:
+            for step in (self._save_manifest, self._save_lines, self._save_tables):
+                try:
+                    step()
+                except Exception as error:
+                    problem = problem or error
+        if problem is not None:
+            self._note_problem(problem)
+            raise problem
+        self.problem = None
+
+    def _save_manifest(self) -> None:
+        if not self._manifest_saved:
+            self.describe()
+
+    def _save_lines(self) -> None:
+        if self._log is not None:
+            self._log.save()
+
+    def _save_tables(self) -> None:
+        for unsaved in self._recording.unsaved():
+            self.write_table(unsaved.name, unsaved.table)
+            self._recording.saved(unsaved)
+
+    def _describe_sooner_or_later(self, **fields: Any) -> None:
+        try:
+            self.describe(**fields)
+        except StorageError as error:
+            with self._manifest_lock:
+                self.document, self._manifest_saved = self.document | fields, False
+            self._note_problem(error)
+
+    def _note_problem(self, error: Exception) -> None:
+        what, fix = (error.what, error.fix) if isinstance(error, DrayError) else (repr(error), "")
+        self.problem, self._problem_fix = what, fix
+
+    def _tell_problem(self) -> None:
+        # Here and not where it is noted: the saver must not wait for whoever is reporting, who may wait for it.
+        if self.problem is None or self.on_problem is None or self._problem_told:
+            return
+        self._problem_told = True  # before the call, which may come back as an event
+        self.on_problem(
+            f"The run cannot be recorded at the moment: {self.problem}",
+            f"{self._problem_fix} What is missing is kept in memory and written as soon as that works.".lstrip(),
+        )
 
     def _claim(self) -> None:
         filesystem, path = open_storage(self.location, self.options)
@@ -228,38 +270,63 @@ class RunDirectory:
             if not is_s3(self.location) and kind == pafs.FileType.NotFound:
                 self._made = _make(Path(path))
 
-    def _start(self) -> None:
-        if not is_s3(self.location):
-            with translate_errors(self.path("events.jsonl")):
-                self._log = Path(self.path("events.jsonl")).open("a", encoding="utf-8")  # noqa: SIM115  (till close)
+    def _restore(self, checkpoint: Checkpoint | None) -> None:
+        """Read what the run's earlier process recorded. Nothing is written."""
+        history, last = (checkpoint.rounds, checkpoint.round) if checkpoint is not None else ((), 0)
+        self._recording.restore_rounds(self._earlier_table(ROUNDS), history, last)
+        samples = self._earlier_table(WORKERS)
+        if samples is not None:
+            with suppress(pa.ArrowInvalid, KeyError):  # of a dray with other columns
+                self._recording.restore_samples(samples)
+        if is_s3(self.location):
+            self._log = self._stored_log(self.read_bytes(EVENTS) if self.exists(EVENTS) else b"")
+
+    def _stored_log(self, earlier: bytes) -> EventLog:
+        return StoredLog(earlier, lambda content: self.write_bytes(EVENTS, content))
+
+    def _earlier_table(self, name: str) -> pa.Table | None:
+        if self.exists(name):
+            with suppress(pa.ArrowInvalid):  # a damaged record is no reason to lose the run
+                return self.read_table(name)
+        return None
+
+    def _begin(self) -> None:
+        """Become the run's process: everything that can fail, and then the thread."""
+        if self._log is None:
+            self._log = self._stored_log(b"") if is_s3(self.location) else LocalLog(self.path(EVENTS))
+        beat(self)
+        self.write_json(MANIFEST, self.document)
         self._saver = threading.Thread(target=self._save_now_and_then, name="run-directory", daemon=True)
         self._saver.start()
 
     def _save_now_and_then(self) -> None:
-        wait_s = FLUSH_S
-        while not self._closing.wait(wait_s):
-            started = time.monotonic()
+        due = 0.0
+        while not self._closing.wait(FLUSH_S):
             try:
+                beat(self)
+            except StorageError as error:
+                self._note_problem(error)
+            started = time.monotonic()
+            if started < due:
+                continue
+            with suppress(Exception):  # noted, and tried again
                 self.save()
-            except Exception as error:
-                self._failure = error
-                return
             # Tables grow and are rewritten: never spend more than a fiftieth of the time on it.
-            wait_s = max(FLUSH_S, 50 * (time.monotonic() - started))
+            due = time.monotonic() + 50 * (time.monotonic() - started)
 
     def _stop(self) -> None:
         self._closing.set()
         if self._saver is not None:
             self._saver.join()
             self._saver = None
-        if self._log is not None:
-            with suppress(OSError):  # every line was flushed, and its failure told, when it was written
-                self._log.close()
 
-    def _raise_failure(self) -> None:
-        failure, self._failure = self._failure, None
-        if failure is not None:
-            raise failure
+    def _release(self) -> None:
+        """Let go of the files, as the last thing. Nothing happens to a run that was opened for reading only."""
+        if self._log is None:
+            return
+        self._log.close()
+        with suppress(StorageError):  # it grows stale by itself
+            self.delete([ALIVE], beside=MANIFEST)
 
 
 def open_run(location: str, options: StorageOptions = DEFAULT) -> RunDirectory:
@@ -270,13 +337,32 @@ def open_run(location: str, options: StorageOptions = DEFAULT) -> RunDirectory:
             f"{location} is not a run: it has no {MANIFEST}.",
             fix="Name a run directory (dray runs lists them) or a model file.",
         )
-    try:
-        document = directory.read_json(MANIFEST)
-    except ValueError as error:
-        raise ModelError(f"{directory.path(MANIFEST)} is damaged: {error}.", fix="Train again.") from error
+    document = directory.read_json(MANIFEST)
     if not isinstance(document, dict) or "run" not in document or "status" not in document:
         raise ModelError(f"{directory.path(MANIFEST)} is not a run's description.", fix="Name another run.")
     directory.document = document
+    return directory
+
+
+def open_resumable(location: str, options: StorageOptions = DEFAULT) -> RunDirectory:
+    """Return the run at `location` for reading, if it is one to go on with: neither finished nor still alive."""
+    directory = open_run(location, options)
+    if directory.document["status"] == "finished":
+        raise ModelError(
+            f"The run {location} is finished: there is nothing to resume.",
+            fix=f"Predict with it (dray predict {location} ...), or add rounds with --continue-from {location}.",
+        )
+    if is_alive(directory):
+        process = directory.document["process"]
+        gone = (
+            f"stop it: kill {process['pid']}"
+            if is_here(process)
+            else f"stop it there. If its host is gone, it counts as lost after {LOST_AFTER_S:.0f} seconds"
+        )
+        raise ModelError(
+            f"The run {location} is still running: process {process.get('pid')} on {process.get('host')}.",
+            fix=f"Wait for it to end, or {gone}.",
+        )
     return directory
 
 
@@ -290,5 +376,5 @@ def _make(path: Path) -> Path:
     return topmost
 
 
-def _this_process() -> dict[str, Any]:
-    return {"host": socket.gethostname(), "pid": os.getpid(), "created": psutil.Process().create_time()}
+def _ending(status: str, **fields: Any) -> dict[str, Any]:
+    return {"status": status, "ended": datetime.now(UTC).isoformat(timespec="seconds"), **fields}

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import socket
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-import psutil
 from pyarrow import fs as pafs
 
 from dray.errors import DrayError, StorageError
 from dray.storage import DEFAULT, StorageOptions, absolute, is_s3, join, open_storage, translate_errors
-from dray.telemetry.run_directory import MANIFEST, RunDirectory, open_run
+from dray.telemetry.alive import is_alive
+from dray.telemetry.run_directory import open_run
+from dray.telemetry.run_files import MANIFEST, RunFiles
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,8 @@ class RunSummary:
     run: str
     directory: str
     status: str
-    """running, finished, failed, lost (its process is gone) or broken (its description cannot be read)."""
+    """running, finished, failed, stopped (before its end, on purpose), lost (its process is gone) or broken (its
+    description cannot be read)."""
     started: str | None = None
     rows: int | None = None
     workers: int | None = None
@@ -30,13 +31,13 @@ class RunSummary:
     metrics: dict[str, float] | None = None
     seconds: float | None = None
     problem: str | None = None
-    """Why it failed or is broken."""
+    """Why it failed, was stopped or is broken."""
 
 
 def list_runs(directory: str, options: StorageOptions = DEFAULT) -> list[RunSummary]:
     """Return the runs right below `directory` (or the one that it is), newest first."""
     location = absolute(directory).rstrip("/")
-    if RunDirectory(location, options, {}).exists(MANIFEST):
+    if RunFiles(location, options).exists(MANIFEST):
         return [_summary(location, options)]
     filesystem, path = open_storage(location, options)
     with translate_errors(location):
@@ -51,7 +52,7 @@ def list_runs(directory: str, options: StorageOptions = DEFAULT) -> list[RunSumm
 
 def _summary_if_run(location: str, options: StorageOptions) -> RunSummary | None:
     try:
-        if not RunDirectory(location, options, {}).exists(MANIFEST):
+        if not RunFiles(location, options).exists(MANIFEST):
             return None
     except StorageError as error:
         return RunSummary(_name(location), location, "broken", problem=error.what)
@@ -60,17 +61,16 @@ def _summary_if_run(location: str, options: StorageOptions) -> RunSummary | None
 
 def _summary(location: str, options: StorageOptions) -> RunSummary:
     try:
-        document = open_run(location, options).document
+        run = open_run(location, options)
+        lost = run.document["status"] == "running" and not is_alive(run)
     except DrayError as error:
         return RunSummary(_name(location), location, "broken", problem=error.what)
+    document = run.document
     result = _dict(document.get("result"))
-    status = str(document["status"])
-    if status == "running" and _is_gone(_dict(document.get("process"))):
-        status = "lost"
     return RunSummary(
         run=str(document["run"]),
         directory=location,
-        status=status,
+        status="lost" if lost else str(document["status"]),
         started=document.get("started"),
         rows=result.get("rows"),
         workers=result.get("workers"),
@@ -79,20 +79,6 @@ def _summary(location: str, options: StorageOptions) -> RunSummary:
         seconds=_dict(result.get("seconds")).get("total"),
         problem=_dict(document.get("error")).get("what"),
     )
-
-
-def _is_gone(process: dict[str, Any]) -> bool:
-    """Whether the driver of a run is known to have ended; one on another host is taken to be alive."""
-    if process.get("host") != socket.gethostname():
-        return False
-    try:
-        created = psutil.Process(int(process["pid"])).create_time()
-    except (psutil.NoSuchProcess, KeyError, ValueError):
-        return True
-    except psutil.Error:
-        return False
-    # The number may have been given to another process since.
-    return abs(created - float(process.get("created", created))) > 1.0
 
 
 def _dict(value: Any) -> dict[str, Any]:

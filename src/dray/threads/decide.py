@@ -112,3 +112,12 @@ def _too_few(node_cpus: Sequence[float], workers: int, threads: int, most: int) 
 
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def share_threads(threads: int, sizes: Sequence[int]) -> list[int]:
+    """Share a process's threads between members that hold so many rows: one each, the others where most is to do."""
+    shares = [1] * len(sizes)
+    for _ in range(threads - len(sizes)):
+        neediest = max(range(len(sizes)), key=lambda index: (sizes[index] / shares[index], -index))
+        shares[neediest] += 1
+    return shares

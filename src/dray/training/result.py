@@ -20,6 +20,8 @@ class Seconds:
     """Footers, sample, cluster, workers."""
     load: float
     train: float
+    recovery: float
+    """Lost to workers that were lost: from noticing it till training went on; a part of the others."""
     total: float
 
 
@@ -67,6 +69,9 @@ class TrainResult:
     peak_memory_bytes: int
     """Largest sum over the driver and the workers at one moment."""
     failures: int
+    """Workers that were lost on the way."""
+    rows_reloaded: int
+    """Rows that had to be loaded again, or were handed over, after all had been loaded once."""
     identity: Identity
     warnings: tuple[str, ...]
     content: bytes = field(repr=False)

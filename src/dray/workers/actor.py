@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from dray.workers.worker import Status
 
 
-@ray.remote(max_restarts=0, concurrency_groups={"watch": 1})
+@ray.remote(max_restarts=0, concurrency_groups={"watch": 1, "beside": 1})
 class WorkerActor:
-    """A worker whose status is answered by a thread of its own, also in the middle of a round."""
+    """A worker that answers in the middle of a round, in a thread of its own, and loads rows meanwhile in another."""
 
     def __init__(self, number: int, threads: int) -> None:
         set_environment(threads)
@@ -32,5 +32,14 @@ class WorkerActor:
         return getattr(self._worker, method)(*arguments)
 
     @ray.method(concurrency_group="watch")  # type: ignore[untyped-decorator]
-    def status(self, after_round: int) -> Status:
-        return self._worker.status(after_round)
+    def ask(self, method: str, *arguments: Any) -> Any:
+        return getattr(self._worker, method)(*arguments)
+
+    @ray.method(concurrency_group="watch")  # type: ignore[untyped-decorator]
+    def meet(self) -> tuple[str, Status]:
+        """Tell the node that this is, and how it is doing."""
+        return str(ray.get_runtime_context().get_node_id()), self._worker.status(0)
+
+    @ray.method(concurrency_group="beside")  # type: ignore[untyped-decorator]
+    def call_beside(self, method: str, *arguments: Any) -> Any:
+        return getattr(self._worker, method)(*arguments)

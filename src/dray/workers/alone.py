@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import socket
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
-from dray.workers.group import Member
+from dray.learners.xgboost import Standing
+from dray.workers.group import Done, Happening, Member, Raised, Ready
 from dray.workers.watch import Watch
 from dray.workers.worker import Stopped, Worker
 
@@ -19,7 +21,7 @@ TICK_S = 0.25
 
 
 class Alone:
-    """The worker runs in the caller's thread, and another thread watches it.
+    """The worker runs in the caller's thread, inside `happenings`, and another thread watches it.
 
     The other way round costs a tenth of the speed: libgomp lets the threads of a team sleep at every barrier when
     there are more threads in its care than CPUs, and it counts the main thread as one of them.
@@ -27,35 +29,79 @@ class Alone:
 
     ring_host = "127.0.0.1"
 
-    def __init__(self, threads: int) -> None:
-        self.members: Sequence[Member] = [Member(0, socket.gethostname(), os.getpid(), threads)]
+    def __init__(self, threads: int, watch: Watch, *, on_copy: Callable[[Standing], None]) -> None:
         self._worker = Worker(0, threads)
+        self._watch = watch
+        self._on_copy = on_copy
+        self._copied_round = 0
+        self._waiting: list[Happening | tuple[int, str, tuple[Any, ...]]] = []
+        self._member = Member(0, socket.gethostname(), os.getpid(), threads)
+        self._numbers = itertools.count()
 
-    def each(self, method: str, arguments: Sequence[Sequence[Any]], watch: Watch) -> list[Any]:
-        [own] = arguments
-        with _watched(self._worker, watch), _signals_stop(self._worker):
-            return [getattr(self._worker, method)(*own)]
+    def start(self, worker: int) -> None:  # noqa: ARG002  (there is one)
+        self._waiting.append(Ready(self._member))
+
+    def expected(self) -> frozenset[int]:
+        return frozenset()
+
+    def leaving(self) -> dict[int, str]:
+        return {}
+
+    def call(self, worker: int, method: str, *arguments: Any, beside: bool = False) -> int:  # noqa: ARG002
+        number = next(self._numbers)
+        self._waiting.append((number, method, arguments))
+        return number
+
+    def tell(self, worker: int, method: str, *arguments: Any) -> None:  # noqa: ARG002
+        getattr(self._worker, method)(*arguments)
+
+    def share(self, value: Any) -> Any:
+        return value
+
+    def happenings(self, timeout_s: float) -> list[Happening]:  # noqa: ARG002  (it takes what the call takes)
+        if not self._waiting:
+            return []
+        first = self._waiting.pop(0)
+        if not isinstance(first, tuple):
+            return [first]
+        number, method, arguments = first
+        with self._watched(), _signals_stop(self._worker):
+            try:
+                return [Done(0, number, getattr(self._worker, method)(*arguments))]
+            except Stopped:
+                raise
+            except Exception as error:
+                return [Raised(0, number, error)]
+
+    def end(self, worker: int) -> None:  # noqa: ARG002
+        self._worker.stop()
 
     def close(self) -> None:
         self._worker.stop()
 
+    @contextmanager
+    def _watched(self) -> Iterator[None]:
+        done = threading.Event()
 
-@contextmanager
-def _watched(worker: Worker, watch: Watch) -> Iterator[None]:
-    done = threading.Event()
+        def look() -> None:
+            while not done.wait(TICK_S):
+                self._look()
 
-    def look() -> None:
-        while not done.wait(TICK_S):
-            watch.look([worker.status(watch.rounds_told)])
+        watcher = threading.Thread(target=look, name="dray-watch", daemon=True)
+        watcher.start()
+        try:
+            yield
+        finally:
+            done.set()
+            watcher.join()
+            self._look()
 
-    watcher = threading.Thread(target=look, name="dray-watch", daemon=True)
-    watcher.start()
-    try:
-        yield
-    finally:
-        done.set()
-        watcher.join()
-        watch.look([worker.status(watch.rounds_told)])
+    def _look(self) -> None:
+        status = self._worker.status(self._watch.rounds_told)
+        self._watch.look({0: status})
+        if status.copied_round > self._copied_round and (copy := self._worker.latest()) is not None:
+            self._copied_round = copy.round
+            self._on_copy(copy)
 
 
 @contextmanager

@@ -1,12 +1,13 @@
-"""A group of workers, whoever runs them: the contract."""
+"""Workers that are started, called and watched, whoever runs them: the contract.
+
+A group acts and reports; what to do about a lost worker is decided elsewhere (`policy.py`). Everything that
+comes back is a `Happening`, so that one thread can follow many workers.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
-
-from dray.workers.watch import Watch
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,20 +20,86 @@ class Member:
     threads: int
 
 
-class Group(Protocol):
-    """Workers that are started. The caller owns it and closes it; one thread calls it."""
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A worker that was asked for has started."""
 
-    members: Sequence[Member]
+    member: Member
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """A call has returned."""
+
+    worker: int
+    call: int
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """A call has raised; the worker lives."""
+
+    worker: int
+    call: int
+    error: Exception
+
+
+@dataclass(frozen=True, slots=True)
+class Lost:
+    """A worker is gone: its process ended, or it has not answered for too long and was ended. Its calls are void."""
+
+    worker: int
+    cause: str
+    silent_s: float
+    """Seconds since it was last heard of."""
+    error: Exception | None = None
+
+
+Happening = Ready | Done | Raised | Lost
+
+
+class Group(Protocol):
+    """Workers by number. One thread uses it; the caller owns and closes it."""
+
     ring_host: str
     """Where the tracker of a ring listens so that every worker reaches it."""
 
-    def each(self, method: str, arguments: Sequence[Sequence[Any]], watch: Watch) -> list[Any]:
-        """Call a method of every worker with its own arguments, watch them work, return what they return.
+    def start(self, worker: int) -> None:
+        """Ask for a worker; `Ready` or `Lost` will tell."""
+        ...
 
-        The first failure is raised; the others are then of no use any more, and the group is closed.
+    def expected(self) -> frozenset[int]:
+        """Return the workers that are starting and for which there is room: soon ready."""
+        ...
+
+    def leaving(self) -> dict[int, str]:
+        """Return the workers whose place will soon be taken away, and why."""
+        ...
+
+    def call(self, worker: int, method: str, *arguments: Any, beside: bool = False) -> int:
+        """Call a method of a worker; `Done`, `Raised` or `Lost` will tell.
+
+        Calls of a worker run in order; one that is made `beside` the others runs while they do.
         """
         ...
 
+    def tell(self, worker: int, method: str, *arguments: Any) -> None:
+        """Call a method that may be called at any time, and do not wait for it."""
+        ...
+
+    def share(self, value: Any) -> Any:
+        """Return what to pass to several workers instead of a large value."""
+        ...
+
+    def happenings(self, timeout_s: float) -> list[Happening]:
+        """Return what has happened, at once if anything has, else after `timeout_s` at most."""
+        ...
+
+    def end(self, worker: int) -> None:
+        """End a worker at once; nothing is heard of it any more."""
+        ...
+
     def close(self) -> None:
-        """End the workers; nothing of them is left."""
+        """End all workers; nothing of them is left."""
         ...

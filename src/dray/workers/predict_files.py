@@ -21,6 +21,7 @@ from dray.data.parquet import read_slices
 from dray.data.shards import Slice, Unit
 from dray.data.stream import ahead
 from dray.learners.xgboost_model import Model, Output
+from dray.retry import OnWait, no_word
 from dray.storage import StorageOptions, write_atomically
 
 
@@ -45,7 +46,11 @@ class PredictReport:
 
 
 def predict_files(
-    job: PredictJob, files: Sequence[tuple[Unit, str]], threads: int, on_rows: Callable[[int], None]
+    job: PredictJob,
+    files: Sequence[tuple[Unit, str]],
+    threads: int,
+    on_rows: Callable[[int], None],
+    on_wait: OnWait = no_word,
 ) -> PredictReport:
     """Write the predictions of every (file, destination); each destination appears whole or not at all."""
     model = Model.from_bytes(job.model, job.origin)
@@ -56,7 +61,7 @@ def predict_files(
 
         def write(stream: pa.NativeFile, slices: Unit = slices) -> None:
             with pq.ParquetWriter(stream, job.schema) as writer:
-                for table in _row_groups(job, model, encoder, slices, on_rows):
+                for table in _row_groups(job, model, encoder, slices, on_rows, on_wait):
                     writer.write_table(table, row_group_size=table.num_rows)
 
         write_atomically(destination, job.storage, write)
@@ -65,12 +70,17 @@ def predict_files(
 
 
 def _row_groups(
-    job: PredictJob, model: Model, encoder: Encoder, slices: Unit, on_rows: Callable[[int], None]
+    job: PredictJob,
+    model: Model,
+    encoder: Encoder,
+    slices: Unit,
+    on_rows: Callable[[int], None],
+    on_wait: OnWait,
 ) -> Iterator[pa.Table]:
     """Yield one table of predictions for each row group of the input."""
     categories = [feature.name for feature in model.features if feature.kind == "category"]
     columns = list(dict.fromkeys([*encoder.names, *job.keep]))
-    batches = ahead(_encoded(read_slices(slices, columns, categories, job.storage), encoder, job.keep))
+    batches = ahead(_encoded(read_slices(slices, columns, categories, job.storage, on_wait), encoder, job.keep))
     for _, parts in groupby(batches, key=lambda part: part[0].row_group):
         tables = []
         for _, kept, matrix in parts:

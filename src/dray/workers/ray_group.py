@@ -1,122 +1,292 @@
-"""Workers as Ray actors: one placement group, one actor a bundle, watched from the driver."""
+"""Workers as Ray actors: started, called, watched and ended from one thread.
+
+A worker that dies is told by Ray at once, through whatever call it was on. One that is frozen or cut off tells nothing:
+it is asked for its status twice a second, and silence for `heartbeat_s` counts as death.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+import time
+from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import Any
 
 import ray
-from ray.exceptions import RayActorError, RayError, RayTaskError
+from ray.exceptions import ActorUnavailableError, OutOfMemoryError, RayError, RayTaskError
 
 from dray.cluster.cluster import Cluster
-from dray.cluster.placement import place, remove
-from dray.errors import ClusterError, DrayError, WorkerError
+from dray.cluster.placement import PLACE_TIMEOUT_S, Places
+from dray.errors import DrayError, WorkerError
+from dray.learners.xgboost import Standing
 from dray.workers.actor import WorkerActor
-from dray.workers.group import Member
+from dray.workers.group import Done, Happening, Lost, Member, Raised, Ready
 from dray.workers.watch import Watch
 from dray.workers.worker import Status
 
-START_TIMEOUT_S = 120.0
-_ASK_EVERY_S = 0.5
-_ANSWER_S = 2.0
+ASK_EVERY_S = 0.5
+START_LIMIT_S = 60.0
+"""A worker that has room and does not start for so long is no longer counted on."""
+NODES_EVERY_S = 1.0
+
+
+@dataclass
+class _Process:
+    """One actor, and what is asked of it."""
+
+    actor: Any
+    started_at: float
+    heard_at: float
+    asked_at: float = 0.0
+    question: Any = None
+    """The status call that is on its way."""
+    member: Member | None = None
+    node: str = ""
+    status: Status | None = None
+    copy_call: Any = None
+    calls: dict[Any, int] = field(default_factory=dict)
+
+
+class _Shared:
+    """A value that is handed over by reference, so that it is sent to a node once and not with every call.
+
+    Ray gets it from any node that has it, and gives one that has just died, or is cut off, 10 s to answer; meanwhile no
+    other call gets through to the worker that waits for it. So after a loss it is put anew: only this node has it then.
+    """
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+        self._ref: Any = None
+        self._losses = -1
+
+    def ref(self, losses: int) -> Any:
+        if losses != self._losses:
+            self._ref, self._losses = ray.put(self._value), losses
+        return self._ref
 
 
 class RayGroup:
-    """Workers on a Ray cluster. The cluster is the caller's; the actors and their placement are the group's."""
+    """Workers on a Ray cluster. The cluster is the caller's; the actors and their places are the group's."""
 
-    def __init__(self, cluster: Cluster, workers: int) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        watch: Watch,
+        *,
+        heartbeat_s: float,
+        on_copy: Callable[[Standing], None],
+    ) -> None:
         self.ring_host = str(ray.util.get_node_ip_address())
-        self._placement = place(cluster, workers, cluster.threads)
-        self._actors: list[Any] = []
-        try:
-            self._actors = [
-                WorkerActor.options(  # type: ignore[attr-defined]
-                    **cluster.actor_options(self._placement, number)
-                ).remote(number, cluster.threads)
-                for number in range(workers)
-            ]
-            self.members: Sequence[Member] = self._meet(cluster.threads)
-        except BaseException:
-            self.close()
-            raise
+        self._cluster = cluster
+        self._watch = watch
+        self._heartbeat_s = heartbeat_s
+        self._on_copy = on_copy
+        self._copied_round = 0
+        self._losses = 0
+        self._places = Places(cluster)
+        self._processes: dict[int, _Process] = {}
+        self._numbers = itertools.count()
+        self._looked_at = 0.0
+        self._leaving: dict[int, str] = {}
+        self._expected: frozenset[int] = frozenset()
+        self._nodes_at = 0.0
 
-    def each(self, method: str, arguments: Sequence[Sequence[Any]], watch: Watch) -> list[Any]:
-        calls = [actor.call.remote(method, *own) for actor, own in zip(self._actors, arguments, strict=True)]
-        pending = list(calls)
-        while pending:
-            # A death is told by the call itself; asking more often than this costs the workers time.
-            done, pending = ray.wait(pending, num_returns=len(pending), timeout=_ASK_EVERY_S)
-            failures = [failure for call in done if (failure := self._failure(calls, call))]
-            if failures:
-                raise self._first_cause(calls, pending, failures)
-            watch.look(self._statuses(watch.rounds_told))
-        return list(ray.get(calls))
+    def reserve(self, workers: int, at_least: int, timeout_s: float = PLACE_TIMEOUT_S) -> list[int]:
+        """Ask for the places of so many workers; return those who have one, or raise if these are too few."""
+        for worker in range(workers):
+            self._places.ask(worker)
+        return self._places.wait(at_least, timeout_s)
+
+    def start(self, worker: int) -> None:
+        self._places.ask(worker)
+        options = self._places.options(worker)
+        actor = WorkerActor.options(**options).remote(worker, self._cluster.threads)  # type: ignore[attr-defined]
+        now = time.monotonic()
+        process = self._processes[worker] = _Process(actor, now, now)
+        self._ask(process)
+        self._nodes_at = 0.0  # whether there is room for it is not known yet
+
+    def expected(self) -> frozenset[int]:
+        self._look_at_nodes()
+        return self._expected & self._starting()
+
+    def leaving(self) -> dict[int, str]:
+        self._look_at_nodes()
+        return {worker: why for worker, why in self._leaving.items() if worker in self._processes}
+
+    def call(self, worker: int, method: str, *arguments: Any, beside: bool = False) -> int:
+        process = self._processes[worker]
+        # Not always beside: libgomp keeps a team of threads for each thread that ever used it, and counts them all.
+        ask = process.actor.call_beside if beside else process.actor.call
+        given = (value.ref(self._losses) if isinstance(value, _Shared) else value for value in arguments)
+        ref = ask.remote(method, *given)
+        number = next(self._numbers)
+        process.calls[ref] = number
+        return number
+
+    def tell(self, worker: int, method: str, *arguments: Any) -> None:
+        self._processes[worker].actor.ask.remote(method, *arguments)
+
+    def share(self, value: Any) -> Any:
+        return _Shared(value)
+
+    def happenings(self, timeout_s: float) -> list[Happening]:
+        deadline = time.monotonic() + timeout_s
+        while True:
+            found = self._collect(min(ASK_EVERY_S, max(0.0, deadline - time.monotonic())))
+            found += self._silent()
+            self._ask_all()
+            self._look()
+            if found or time.monotonic() >= deadline:
+                return found
+
+    def end(self, worker: int) -> None:
+        process = self._processes.pop(worker, None)
+        self._watch.forget(worker)
+        if process is not None:
+            with suppress(RayError):
+                ray.kill(process.actor, no_restart=True)
 
     def close(self) -> None:
-        for actor in self._actors:
-            with suppress(RayError):
-                ray.kill(actor, no_restart=True)
-        self._actors = []
-        remove(self._placement)
+        for worker in list(self._processes):
+            self.end(worker)
+        self._places.close()
 
-    def _meet(self, threads: int) -> list[Member]:
-        asked = [actor.status.remote(0) for actor in self._actors]
+    def _collect(self, timeout_s: float) -> list[Happening]:
+        refs = [ref for process in self._processes.values() for ref in self._pending(process)]
+        if not refs:
+            time.sleep(timeout_s)
+            return []
+        ready, _ = ray.wait(refs, num_returns=1, timeout=timeout_s, fetch_local=False)
+        if ready:
+            ready, _ = ray.wait(refs, num_returns=len(refs), timeout=0, fetch_local=False)
+        found: list[Happening] = []
+        for worker, process in list(self._processes.items()):
+            for ref in self._pending(process):
+                if ref in ready and worker in self._processes:
+                    found += self._answer(worker, process, ref)
+        return found
+
+    @staticmethod
+    def _pending(process: _Process) -> list[Any]:
+        return [ref for ref in (process.question, process.copy_call, *process.calls) if ref is not None]
+
+    def _answer(self, worker: int, process: _Process, ref: Any) -> list[Happening]:
+        number = process.calls.pop(ref, None)
+        is_copy = ref is process.copy_call
+        if ref is process.question:
+            process.question = None
+        if is_copy:  # even one that fails: the next status says whether there is still one to fetch
+            process.copy_call = None
         try:
-            statuses: list[Status] = ray.get(asked, timeout=START_TIMEOUT_S)
-        except ray.exceptions.GetTimeoutError:
-            raise ClusterError(
-                f"The workers did not start within {START_TIMEOUT_S:.0f} s.",
-                fix="Look at the cluster's state with: ray status",
-            ) from None
+            value = ray.get(ref)
+        except RayTaskError as error:
+            if number is None:  # a status that fails is not an answer
+                return []
+            return [Raised(worker, number, _cause_of(error))]
         except RayError as error:
-            raise _translate(error, "A worker did not start") from error
-        return [Member(n, status.usage.host, status.usage.pid, threads) for n, status in enumerate(statuses)]
+            return [self._lose(worker, process, told(error), error)]
+        process.heard_at = time.monotonic()
+        if number is not None:
+            return [Done(worker, number, value)]
+        if is_copy:
+            self._take_copy(value)
+        elif isinstance(value, tuple):  # the answer to the first question
+            process.node, status = value
+            return self._hear(worker, process, status)
+        elif isinstance(value, Status):
+            return self._hear(worker, process, value)
+        return []
 
-    def _statuses(self, after_round: int) -> list[Status | None]:
-        asked = [actor.status.remote(after_round) for actor in self._actors]
-        ready, _ = ray.wait(asked, num_returns=len(asked), timeout=_ANSWER_S)
-        answers: list[Status | None] = []
-        for answer in asked:
-            answers.append(None)
-            if answer in ready:
-                with suppress(RayError):  # its death is told by the call that it was working on
-                    answers[-1] = ray.get(answer)
-        return answers
+    def _hear(self, worker: int, process: _Process, status: Status) -> list[Happening]:
+        process.status = status
+        if status.copied_round > self._copied_round and process.copy_call is None:
+            process.copy_call = process.actor.ask.remote("latest")
+        if process.member is not None:
+            return []
+        process.member = Member(worker, status.usage.host, status.usage.pid, self._cluster.threads)
+        return [Ready(process.member)]
 
-    def _failure(self, calls: Sequence[Any], call: Any) -> Exception | None:
-        try:
-            ray.get(call)
-        except RayError as error:
-            member = self.members[calls.index(call)]
-            return _translate(error, f"Worker {member.worker} on {member.host} failed")
-        return None
+    def _take_copy(self, copy: Standing | None) -> None:
+        if copy is not None and copy.round > self._copied_round:
+            self._copied_round = copy.round
+            self._on_copy(copy)
 
-    def _first_cause(self, calls: Sequence[Any], pending: Sequence[Any], failures: list[Exception]) -> Exception:
-        """Choose the failure to tell: in a ring, everybody else's is only a consequence of the first."""
-        done, _ = ray.wait(list(pending), num_returns=len(pending), timeout=_ANSWER_S) if pending else ([], [])
-        failures += [failure for call in done if (failure := self._failure(calls, call))]
-        return min(failures, key=_distance)
+    def _lose(self, worker: int, process: _Process, cause: str, error: Exception | None = None) -> Lost:
+        silent = time.monotonic() - process.heard_at
+        self._losses += 1
+        self.end(worker)
+        return Lost(worker, cause, silent, error)
+
+    def _silent(self) -> list[Happening]:
+        """Give up on those who have not answered for too long. Who has not started has nothing to answer with."""
+        now = time.monotonic()
+        return [
+            self._lose(worker, process, f"it has not answered for {now - process.heard_at:.0f} s (frozen or cut off)")
+            for worker, process in list(self._processes.items())
+            if process.member is not None and now - process.heard_at > self._heartbeat_s
+        ]
+
+    def _ask_all(self) -> None:
+        now = time.monotonic()
+        for process in self._processes.values():
+            if process.question is None and now - process.asked_at >= ASK_EVERY_S:
+                self._ask(process)
+
+    def _ask(self, process: _Process) -> None:
+        process.asked_at = time.monotonic()
+        process.question = (
+            process.actor.meet.remote()
+            if process.member is None
+            else process.actor.ask.remote("status", self._watch.rounds_told)
+        )
+
+    def _look(self) -> None:
+        now = time.monotonic()
+        if now - self._looked_at >= ASK_EVERY_S:
+            self._looked_at = now
+            self._watch.look({w: process.status for w, process in self._processes.items() if process.status})
+
+    def _starting(self) -> frozenset[int]:
+        return frozenset(worker for worker, process in self._processes.items() if process.member is None)
+
+    def _look_at_nodes(self) -> None:
+        """Find out who has room to start and whose node is going away; asking the cluster is not free."""
+        now = time.monotonic()
+        if now - self._nodes_at < NODES_EVERY_S:
+            return
+        self._nodes_at = now
+        waiting = [
+            worker for worker in sorted(self._starting()) if now - self._processes[worker].started_at < START_LIMIT_S
+        ]
+        self._expected = self._places.with_room(waiting)
+        nodes = {worker: process.node for worker, process in self._processes.items() if process.member}
+        self._leaving = self._places.leaving(nodes)
 
 
-def _distance(failure: Exception) -> int:
-    """How far a failure is from the cause: a told mistake, a process that ended, an error in some worker."""
-    if not isinstance(failure, WorkerError):
-        return 0
-    return 1 if isinstance(failure.__cause__, RayActorError) else 2
+def told(error: Exception) -> str:
+    """Say in one line why Ray thinks that an actor is gone."""
+    text = " ".join(str(error).split())
+    if (
+        isinstance(error, OutOfMemoryError)
+        or "memory monitor" in text
+        or "due to the node running low on memory" in text
+    ):
+        return "Ray's memory monitor ended its process: the node ran low on memory"
+    if isinstance(error, ActorUnavailableError) or "its node has died" in text:
+        return "its node does not answer (gone, or cut off)"
+    if "worker process has died" in text:
+        return "its process ended unexpectedly (killed, or crashed)"
+    return text[:300] or "its process ended"
 
 
-def _translate(error: Exception, what: str) -> Exception:
-    cause = error.cause if isinstance(error, RayTaskError) else error
+def _cause_of(error: RayTaskError) -> Exception:
+    """Return what a worker raised; a mistake of the user's as it is, anything else with its traceback as the cause."""
+    cause = error.cause
     if isinstance(cause, DrayError):
         return cause
-    if isinstance(error, RayActorError):
-        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        reason = lines[-1] if lines else "its process ended"
-        fix = "If memory ran out, use more workers or fewer features; the cluster's logs tell more."
-    else:
-        reason = f"{type(cause).__name__}: {next(iter(str(cause).splitlines()), '')}"
-        fix = "The traceback is in events.jsonl of the run directory."
-    failure = WorkerError(f"{what}: {reason}", fix=fix)
+    reason = f"{type(cause).__name__}: {next(iter(str(cause).splitlines()), '')}"
+    failure = WorkerError(reason, fix="The traceback is in events.jsonl of the run directory.")
     failure.__cause__ = error
     return failure

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 
+from dray.learners.xgboost import Round
 from dray.telemetry.events import DRIVER, Sample, Telemetry
 from dray.telemetry.sampler import Usage, UsageReader
-from dray.workers.worker import Status
+from dray.workers.worker import Proof, Status
 
 SAMPLE_S = 1.0
 
@@ -18,72 +19,74 @@ class Watch:
     `shared` says that the one worker lives in the driver's process, whose usage then counts once.
     """
 
-    def __init__(self, telemetry: Telemetry, workers: int, *, shared: bool) -> None:
+    def __init__(self, telemetry: Telemetry, *, shared: bool, rounds_told: int = 0) -> None:
         self._telemetry = telemetry
         self._own = UsageReader()
         self._shared = shared
-        self._rounds_told = 0
-        self._rows_told = [0] * workers
-        self._loaded_told = [False] * workers
-        self._proof_told = [False] * workers
+        self._rows_told: dict[int, int] = {}
+        self._trouble_told: dict[int, str] = {}
         self._last: dict[int, tuple[float, float]] = {}
         self._sampled_at = 0.0
         self.rounds = 0
+        self.rounds_told = rounds_told
+        self.proofs: dict[int, Proof] = {}
         self.peak_memory_bytes = 0
 
-    @property
-    def rounds_told(self) -> int:
-        return self._rounds_told
+    def forget(self, worker: int) -> None:
+        """A worker is gone; who comes in its place starts with nothing."""
+        for known in (self._rows_told, self._trouble_told, self._last, self.proofs):
+            known.pop(worker, None)
 
-    def look(self, statuses: Sequence[Status | None]) -> None:
-        """Take in one status a worker; None where a worker has not answered."""
-        for worker, status in enumerate(statuses):
-            if status is not None:
-                self._tell(worker, status)
+    def look(self, statuses: Mapping[int, Status]) -> None:
+        """Take in the statuses of those who have answered."""
+        for worker, status in statuses.items():
+            self._tell(worker, status)
         self._measure(statuses)
 
     def _tell(self, worker: int, status: Status) -> None:
-        if status.rows > self._rows_told[worker]:
+        if status.rows != self._rows_told.get(worker, 0):
             self._rows_told[worker] = status.rows
             self._telemetry.emit("worker_progress", worker=worker, rows=status.rows, total_rows=status.total_rows)
-        if status.loaded_s is not None and not self._loaded_told[worker]:
-            self._loaded_told[worker] = True
+        self.tell_rounds(status.rounds)
+        if status.trouble != self._trouble_told.get(worker, ""):
+            self._trouble_told[worker] = status.trouble
             self._telemetry.emit(
-                "worker_loaded", worker=worker, rows=status.total_rows, seconds=round(status.loaded_s, 3)
+                "warning",
+                message=f"Worker {worker} on {status.usage.host} had to wait: {status.trouble}",
+                fix="It tries again for a minute and a half.",
             )
-        if worker == 0:
-            for done in status.rounds:
-                if done.round <= self._rounds_told:
-                    continue
-                self._rounds_told = done.round
+        if status.proof is not None and worker not in self.proofs:
+            self._prove(worker, status, status.proof)
+
+    def tell_rounds(self, rounds: Iterable[Round]) -> None:
+        """Tell of rounds that were not told yet. Every worker knows them all; after a failure one may come twice."""
+        for done in rounds:
+            if done.round > self.rounds_told:
+                self.rounds_told = done.round
                 self._telemetry.emit(
-                    "round",
-                    round=done.round,
-                    rounds=self.rounds,
-                    seconds=round(done.seconds, 4),
-                    metrics=done.metrics,
-                )
-        if status.proof is not None and not self._proof_told[worker]:
-            self._proof_told[worker] = True
-            proof = status.proof
-            self._telemetry.emit(
-                "threads",
-                worker=worker,
-                host=status.usage.host,
-                decided=proof.decided,
-                used=round(proof.used, 2),
-                ok=proof.verdict.ok,
-            )
-            if not proof.verdict.ok:
-                self._telemetry.emit(
-                    "warning",
-                    message=f"Worker {worker} on {status.usage.host}: {proof.verdict.cause}",
-                    fix=proof.verdict.fix,
+                    "round", round=done.round, rounds=self.rounds, seconds=round(done.seconds, 4), metrics=done.metrics
                 )
 
-    def _measure(self, statuses: Sequence[Status | None]) -> None:
+    def _prove(self, worker: int, status: Status, proof: Proof) -> None:
+        self.proofs[worker] = proof
+        self._telemetry.emit(
+            "threads",
+            worker=worker,
+            host=status.usage.host,
+            decided=proof.decided,
+            used=round(proof.used, 2),
+            ok=proof.verdict.ok,
+        )
+        if not proof.verdict.ok:
+            self._telemetry.emit(
+                "warning",
+                message=f"Worker {worker} on {status.usage.host}: {proof.verdict.cause}",
+                fix=proof.verdict.fix,
+            )
+
+    def _measure(self, statuses: Mapping[int, Status]) -> None:
         now = time.time()
-        usages = {worker: status.usage for worker, status in enumerate(statuses) if status is not None}
+        usages = {worker: status.usage for worker, status in statuses.items()}
         if not self._shared:
             usages[DRIVER] = self._own.read()
         self.peak_memory_bytes = max(self.peak_memory_bytes, sum(usage.memory_bytes for usage in usages.values()))

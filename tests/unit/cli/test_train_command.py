@@ -40,6 +40,7 @@ KEYS = {
     "threads": list,
     "peak_memory_bytes": int,
     "failures": int,
+    "rows_reloaded": int,
     "identity": dict,
     "warnings": list,
 }
@@ -65,7 +66,7 @@ def train(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]
 def test_the_result_as_json_has_every_key(data: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     document = train(capsys, data, "--label", "label", "--workers", "0", "--rounds", "5", "--eval-fraction", "0.2")
     assert {name: type(value) for name, value in document.items()} == KEYS
-    assert set(document["seconds"]) == {"start", "load", "train", "total"}
+    assert set(document["seconds"]) == {"start", "load", "train", "recovery", "total"}
     assert all(isinstance(value, float) and value >= 0 for value in document["seconds"].values())
     assert document["seconds"]["total"] >= sum(document["seconds"][name] for name in ("start", "load", "train")) - 0.01
     assert set(document["metrics"]) == {"eval-auc", "eval-logloss"}
@@ -190,7 +191,7 @@ def test_ctrl_c_ends_the_run_at_once_and_marks_it(data: str, tmp_path: Path) -> 
     assert process.returncode == 130
     assert out == ""
     assert err.splitlines()[-1] == "Interrupted."
-    assert json.loads((tmp_path / "run" / "run.json").read_text())["status"] == "failed"
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["status"] == "stopped"
     assert not (tmp_path / "run" / "model.ubj").exists()
 
 

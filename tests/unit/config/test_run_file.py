@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from dray.config.run_file import RunConfig, StorageConfig, make_config, read_run_file
+from dray.config.run_file import RunConfig, StorageConfig, WorkerRange, make_config, read_run_file
 from dray.errors import ConfigError
+from dray.telemetry.events import dumps
 
 LEAST = {"data": "data/", "label": "y"}
 
@@ -74,6 +77,14 @@ def test_a_missing_key_says_how_to_give_it(key: str, told: str) -> None:
         ("eval_fraction", 1.5),
         ("threads", 0),
         ("early_stop", 0),
+        ("on_failure", "never"),
+        ("max_failures", -1),
+        ("max_failures_in_round", -1),
+        ("heartbeat_s", 0.5),
+        ("heartbeat_s", float("inf")),
+        ("wait_s", -1),
+        ("wait_s", float("nan")),
+        ("params", {"eta": float("nan")}),
         ("label", ["a", "b"]),
         ("params", "eta=1"),
         ("data", {"path": "x"}),
@@ -85,10 +96,34 @@ def test_a_value_out_of_bounds_is_told_with_its_key(key: str, value: Any) -> Non
     assert key in error.fix
 
 
-@pytest.mark.parametrize("workers", [-1, "some", 1.5])
+@pytest.mark.parametrize("workers", [{"min": 2, "max": 8}, "2-8", " 2-8 ", WorkerRange(min=2, max=8)])
+def test_workers_may_be_a_range(workers: Any) -> None:
+    assert make_config(LEAST | {"workers": workers}).workers == WorkerRange(min=2, max=8)
+
+
+@pytest.mark.parametrize(
+    ("workers", "told"),
+    [
+        ({"min": 2}, '"workers.max" is missing in run.yaml.'),
+        ({}, '"workers.min" is missing in run.yaml.'),
+        ({"min": 2, "maxi": 3}, 'Unknown key "workers.maxi" in run.yaml. Did you mean "max"?'),
+        ({"min": 0, "max": 3}, '"workers.min" in run.yaml is 0: Input should be greater than or equal to 1.'),
+        ({"min": "few", "max": 3}, "\"workers.min\" in run.yaml is 'few': Input should be a valid integer"),
+        ({"min": 3, "max": 2}, "\"workers\" in run.yaml is {'min': 3, 'max': 2}: min must not be more than max."),
+        ("3-2", "\"workers\" in run.yaml is {'min': 3, 'max': 2}: min must not be more than max."),
+    ],
+)
+def test_a_wrong_range_of_workers_says_which_end(workers: Any, told: str) -> None:
+    error = refused(LEAST | {"workers": workers})
+    assert error.what.startswith(told)
+    assert error.fix
+
+
+@pytest.mark.parametrize("workers", [-1, "some", 1.5, None, [2, 8], "2-", "2-8-9"])
 def test_wrong_workers_are_told_in_one_sentence(workers: Any) -> None:
     assert refused(LEAST | {"workers": workers}).what == (
-        f'"workers" in run.yaml is {workers!r}: must be a number from 0 on, or auto.'
+        f'"workers" in run.yaml is {workers!r}: '
+        "must be a number from 0 on, auto, or a range such as {min: 2, max: 8}."
     )
 
 
@@ -108,6 +143,16 @@ def test_keys_that_do_not_fit_together_say_so_and_what_to_do(more: dict[str, Any
     assert error.fix
 
 
+def test_by_default_a_lost_worker_is_replaced() -> None:
+    config = make_config(LEAST)
+    assert (config.on_failure, config.max_failures, config.max_failures_in_round) == ("elastic", 100, 5)
+    assert (config.heartbeat_s, config.wait_s) == (8.0, 300.0)
+
+
+def test_a_flag_of_another_name_is_named() -> None:
+    assert refused(LEAST | {"heartbeat_s": 0}, "the command line").fix == "Change heartbeat_s (--heartbeat)."
+
+
 def test_a_configuration_does_not_change() -> None:
     with pytest.raises(ValidationError):
         make_config(LEAST).rounds = 3  # type: ignore[misc]
@@ -115,7 +160,7 @@ def test_a_configuration_does_not_change() -> None:
 
 def test_every_key_has_a_docstring() -> None:
     source = Path(str(__import__("dray.config.run_file").config.run_file.__file__)).read_text(encoding="utf-8")
-    for model in (RunConfig, StorageConfig):
+    for model in (RunConfig, StorageConfig, WorkerRange):
         for key in model.model_fields:
             after = source.partition(f"\n    {key}: ")[2].splitlines()
             assert after[1].startswith('    """'), key
@@ -124,6 +169,61 @@ def test_every_key_has_a_docstring() -> None:
 def test_a_configuration_survives_json() -> None:
     config = make_config(LEAST | {"params": {"eta": 0.1}, "storage": {"region": "eu"}, "workers": 2})
     assert RunConfig.model_validate_json(config.model_dump_json()) == config
+
+
+EVERY_KEY: dict[str, Any] = {
+    "data": ("a", "b"),
+    "label": "y",
+    "objective": "ranking",
+    "group": "g",
+    "weight": "w",
+    "ignore": ("id", "day"),
+    "rounds": 7,
+    "seed": 3,
+    "params": {"eta": np.float32(0.5), "eval_metric": ("auc", "error"), "monotone_constraints": {"x": np.int64(1)}},
+    "eval": ("held-out",),
+    "early_stop": 2,
+    "continue_from": "earlier",
+    "workers": {"min": 2, "max": 8},
+    "threads": 4,
+    "cluster": "auto",
+    "on_failure": "shrink",
+    "max_failures": 9,
+    "max_failures_in_round": 2,
+    "heartbeat_s": 20.0,
+    "wait_s": 0.0,
+    "out": "runs/one",
+    "storage": {"endpoint": "http://x:9000", "region": "eu", "profile": "p"},
+}
+
+
+def through_run_json(config: RunConfig) -> RunConfig:
+    return make_config(json.loads(dumps({"config": config.model_dump(mode="json")}))["config"])
+
+
+def test_what_run_json_holds_gives_the_same_configuration_back() -> None:
+    config = make_config(EVERY_KEY)
+    unset = {name for name in RunConfig.model_fields if getattr(config, name) == RunConfig.model_fields[name].default}
+    assert unset == {"eval_fraction"}  # it and eval exclude each other
+    assert through_run_json(config) == config
+    by_share = make_config(
+        {name: value for name, value in EVERY_KEY.items() if name != "eval"} | {"eval_fraction": 0.1}
+    )
+    assert through_run_json(by_share) == by_share
+    assert through_run_json(make_config(LEAST)) == make_config(LEAST)
+
+
+@pytest.mark.parametrize("order", [(1, -1), [1, -1], np.array([1, -1])])
+def test_constraints_by_position_are_as_xgboost_and_run_json_both_take_them(order: Any) -> None:
+    config = make_config(LEAST | {"params": {"monotone_constraints": order}})
+    assert config.params == {"monotone_constraints": "(1,-1)"}
+    assert through_run_json(config) == config
+
+
+@pytest.mark.parametrize("workers", [0, 3, "auto", "2-8"])
+def test_every_shape_of_workers_comes_back(workers: Any) -> None:
+    config = make_config(LEAST | {"workers": workers})
+    assert through_run_json(config) == config
 
 
 def test_a_run_file_is_read_as_it_stands(tmp_path: Path) -> None:

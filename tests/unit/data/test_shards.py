@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dray.data.shards import GroupEdges, Shard, Slice, Unit, deal, keep_groups_whole, rows_of
+from dray.data.shards import GroupEdges, Shard, Slice, Unit, deal, deal_evenly, keep_groups_whole, rows_of
 from dray.errors import DataError
 
 
@@ -147,3 +147,17 @@ def test_one_group_over_all_row_groups_is_one_unit() -> None:
     slices = row_groups([2, 3, 4])
     edges = [GroupEdges("a", "a", piece.rows) for piece in slices]
     assert keep_groups_whole(slices, edges) == [tuple(slices)]
+
+
+def test_units_may_be_fewer_than_those_they_are_dealt_to() -> None:
+    assert deal_evenly([5, 9], 3) == [(1,), (0,), ()]
+    assert deal_evenly([], 2) == [(), ()]
+
+
+@given(st.lists(st.integers(1, 1000), max_size=40), st.integers(1, 8))
+def test_every_unit_is_dealt_once_in_order_and_no_two_differ_by_more_than_a_unit(rows: list[int], workers: int) -> None:
+    dealt = deal_evenly(rows, workers)
+    assert sorted(index for indices in dealt for index in indices) == list(range(len(rows)))
+    assert all(list(indices) == sorted(indices) for indices in dealt)
+    held = [sum(rows[index] for index in indices) for indices in dealt]
+    assert max(held) - min(held) <= max(rows, default=0)

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import platform
 import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pyarrow as pa
 import pytest
 
@@ -15,7 +17,7 @@ from dray.data.parquet import Dataset
 from dray.data.prepare import Preparation
 from dray.data.shards import Shard, deal
 from dray.data.split import Split
-from dray.data.stream import Batch, Stream, ahead
+from dray.data.stream import Batch, Stream, ahead, give_memory_back
 from dray.errors import DataError
 from s3_server import S3Server
 from small_data import mixed_rows, opened, prepare, query_ids, small_batches, units, write
@@ -246,3 +248,13 @@ def test_no_thread_is_left_when_the_consumer_stops_early() -> None:
     next(iterator)
     iterator.close()
     assert threading.active_count() == before
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other allocators are not asked")
+def test_memory_of_arrays_that_are_gone_goes_back_to_the_system() -> None:
+    process = psutil.Process()
+    kept = [np.ones(12_000) for _ in range(500)][-1]  # above the others in the heap: they cannot go by themselves
+    before = process.memory_info().rss
+    give_memory_back()
+    assert process.memory_info().rss < before - 24_000_000
+    assert kept.all()

@@ -8,18 +8,24 @@ from typing import Any
 
 from dray.data.prepare import Preparation
 from dray.data.shards import Shard
-from dray.learners.xgboost import Outcome, Round, ShardLearner, Task
+from dray.learners.xgboost import START, Outcome, PartLearner, Round, Standing, Task, conclude
 from dray.learners.xgboost_intercept import intercept
 from dray.learners.xgboost_params import complete
-from dray.learners.xgboost_ring import RingAddress, Tracker
+from dray.learners.xgboost_ring import RingAddress, RingDoor, Tracker
+from dray.workers.policy import Part
+from dray.workers.worker import Worker
 
 
 @dataclass(frozen=True)
 class Trained:
     """What a member tells after a training."""
 
+    how: str
+    standing: Standing
     outcome: Outcome | None
+    """Of a training that is over."""
     rounds: list[Round]
+    """As they were told: those of this ring."""
     rows: int
     eval_rows: int
     unseen: dict[str, int]
@@ -32,15 +38,41 @@ def train_member(
     task: Task,
     address: RingAddress | None = None,
     worker: int = 0,
+    at: Standing = START,
+    pause_after: int | None = None,
     threads: int = 1,
 ) -> Trained:
-    learner = ShardLearner(threads)
+    """Train from `at` on, with a pause after a round if told so."""
+    learner = PartLearner(threads)
     learner.load(preparation, train, other_eval, lambda rows: None)
     rounds: list[Round] = []
-    outcome = learner.train(task, address, worker, rounds.append)
+    learner.stand(task, at)
+    how = learner.train(
+        task,
+        RingDoor(address),
+        worker,
+        on_round=lambda _, done: rounds.append(done),
+        wants_pause=lambda: pause_after is not None and learner.done(task) >= pause_after,
+    )
+    standing = learner.standing(task)
+    outcome = conclude(task, standing, preparation.features, preparation.label) if standing.is_over(task) else None
     assert learner.train_part is not None
     eval_rows = learner.eval_part.rows if learner.eval_part else 0
-    return Trained(outcome, rounds, learner.train_part.rows, eval_rows, learner.unseen)
+    return Trained(how, standing, outcome, rounds, learner.train_part.rows, eval_rows, learner.unseen)
+
+
+def train_worker(
+    preparation: Preparation, seats: dict[int, Shard], task: Task, address: RingAddress
+) -> tuple[str, Standing]:
+    """Train as a worker that has several seats in a ring."""
+    worker = Worker(0, len(seats))
+    parts = {member: Part(member, (member,)) for member in seats}
+    for member, shard in seats.items():
+        worker.load(preparation, parts[member], shard, ())
+    worker.stand(task, START, list(parts.values()))
+    ended = worker.train(task, list(parts.items()), address, 1)
+    assert ended.whole == tuple(parts.values()), ended
+    return ended.how, worker.standing(task)
 
 
 def make_task(
@@ -53,15 +85,13 @@ def make_task(
     rounds: int = 5,
     early_stop: int | None = None,
     evaluate: bool = True,
-    start_model: bytes | None = None,
 ) -> Task:
     """The task that the driver would make of all the rows."""
     full = complete(params or {}, objective=objective, classes=classes, seed=3)
-    learner = ShardLearner(1)
+    learner = PartLearner(1)
     learner.load(preparation, shard, (), lambda rows: None)
-    if start_model is None:
-        full["base_score"] = intercept(full, learner.label_sample)
-    return Task(full, objective, rounds, early_stop, evaluate, start_model)
+    full["base_score"] = intercept(full, learner.label_sample)
+    return Task(full, objective, rounds, early_stop, evaluate)
 
 
 def train_ring(
@@ -70,11 +100,13 @@ def train_ring(
     shards: list[Shard],
     task: Task,
     eval_shards: list[Shard] | None = None,
+    at: Standing = START,
+    pause_after: int | None = None,
 ) -> list[Trained]:
     """Train with one process a shard; each member waits for the others, so no process takes two of them."""
     with Tracker(len(shards), "127.0.0.1") as tracker:
         members = [
-            processes.submit(train_member, preparation, shard, own, task, tracker.address, worker)
+            processes.submit(train_member, preparation, shard, own, task, tracker.address, worker, at, pause_after)
             for worker, (shard, own) in enumerate(zip(shards, eval_shards or [()] * len(shards), strict=True))
         ]
         return [member.result(timeout=60) for member in members]

@@ -1,4 +1,4 @@
-"""A shard's part in a training: alone, and in rings of real processes."""
+"""A part of the rows in a training: alone, in rings of real processes, and from one ring to the next."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 import xgboost
-from ring_process import Trained, make_task, train_member, train_ring
+from ring_process import Trained, make_task, train_member, train_ring, train_worker
 
 from dray.data.features import Column
 from dray.data.parquet import Dataset
@@ -20,9 +20,10 @@ from dray.data.shards import Shard, deal
 from dray.data.split import Split
 from dray.data.stream import Stream
 from dray.errors import ConfigError, DataError
-from dray.learners.xgboost import Best, Outcome, ShardLearner, Task
+from dray.learners.xgboost import START, Best, Outcome, PartLearner, Round, Standing, Task, conclude
 from dray.learners.xgboost_matrix import load
 from dray.learners.xgboost_model import Model
+from dray.learners.xgboost_ring import RingDoor, Tracker
 from small_data import mixed_rows, opened, prepare, query_ids, units, write
 
 ROWS = 2400
@@ -83,8 +84,8 @@ class Case:
     def shards(self, members: int) -> list[Shard]:
         return deal(self.units, members)
 
-    def alone(self, other_eval: Shard = ()) -> Trained:
-        return train_member(self.preparation, self.shards(1)[0], other_eval, self.task)
+    def alone(self, other_eval: Shard = (), **how: Any) -> Trained:
+        return train_member(self.preparation, self.shards(1)[0], other_eval, self.task, **how)
 
 
 def outcome_of(trained: Trained) -> Outcome:
@@ -104,10 +105,10 @@ def test_rings_of_two_and_three_grow_the_same_trees_with_the_same_metrics_as_one
     alone = case.alone()
     for members in (2, 3):
         ring = train_ring(processes, case.preparation, case.shards(members), case.task)
-        assert outcome_of(ring[0]).digest == outcome_of(alone).digest
-        assert outcome_of(ring[0]).metrics == outcome_of(alone).metrics
-        assert curves(ring[0]) == curves(alone)
-        assert all(member.outcome is None and curves(member) == [{}] * 5 for member in ring[1:])
+        for member in ring:  # each has all that is needed to go on without the others
+            assert outcome_of(member).digest == outcome_of(alone).digest
+            assert outcome_of(member).metrics == outcome_of(alone).metrics
+            assert curves(member) == curves(alone)
         assert sum(member.rows for member in ring) == alone.rows
         assert sum(member.eval_rows for member in ring) == alone.eval_rows
 
@@ -172,7 +173,7 @@ def test_going_on_from_a_model_is_as_training_in_one_go(dataset: Dataset, proces
     case.task = replace(case.task, rounds=2)
     begun = outcome_of(case.alone())
     params = {name: value for name, value in case.task.params.items() if name != "base_score"}
-    case.task = replace(case.task, rounds=4, start_model=begun.model, params=params)
+    case.task = replace(case.task, rounds=4, start_model=begun.model, before=2, params=params)
     for continued in (case.alone(), train_ring(processes, case.preparation, case.shards(2), case.task)[0]):
         assert outcome_of(continued).digest == outcome_of(whole).digest
         assert curves(continued) == curves(whole)[2:]
@@ -189,7 +190,11 @@ def matrices(case: Case) -> tuple[xgboost.DMatrix, xgboost.DMatrix]:
     features = np.concatenate([batch.features for batch in batches])
     names, types = train.matrix.feature_names, train.matrix.feature_types
     plain = xgboost.DMatrix(features, feature_names=names, feature_types=types, enable_categorical=True)
-    plain.set_info(label=known.label, weight=known.weight, group=known.group_sizes)
+    plain.set_info(
+        label=np.concatenate([batch.label for batch in batches]),
+        weight=known.matrix.get_weight() if case.preparation.weight else None,
+        group=known.matrix.get_group() if case.preparation.group else None,
+    )
     return train.matrix, plain
 
 
@@ -235,8 +240,8 @@ def test_the_progress_of_loading_counts_every_row_of_every_pass(dataset: Dataset
     case = Case(dataset, "binary", Split(0.3, 1))
     told: list[int] = []
     shard = case.shards(1)[0]
-    ShardLearner(1).load(case.preparation, shard, (), told.append)
-    assert sum(told) == ShardLearner.rows_to_read(ROWS, 0, split=True)
+    PartLearner(1).load(case.preparation, shard, (), told.append)
+    assert sum(told) == PartLearner.rows_to_read(ROWS, 0, split=True)
 
 
 def test_values_that_training_does_not_know_are_counted_once(tmp_path: Path, dataset: Dataset) -> None:
@@ -256,14 +261,14 @@ def one_file(path: Path, columns: dict[str, Any]) -> tuple[Preparation, Shard]:
 def test_a_weight_that_is_none_is_refused(tmp_path: Path, bad: float | None) -> None:
     preparation, shard = one_file(tmp_path, {"x": [1.0, 2, 3], "y": [0, 1, 0], "weight": [1.0, bad, 2]})
     with pytest.raises(DataError, match='1 rows have a negative, missing or infinite weight in "weight"'):
-        ShardLearner(1).load(preparation, shard, (), lambda rows: None)
+        PartLearner(1).load(preparation, shard, (), lambda rows: None)
 
 
 @pytest.mark.parametrize("value", [float("inf"), -float("inf"), 1e300])
 def test_an_infinite_feature_is_refused(tmp_path: Path, value: float) -> None:
     preparation, shard = one_file(tmp_path, {"x": [1.0, value, 3], "y": [0, 1, 0]})
     with pytest.raises(DataError, match="infinite value"):
-        ShardLearner(1).load(preparation, shard, (), lambda rows: None)
+        PartLearner(1).load(preparation, shard, (), lambda rows: None)
 
 
 def test_columns_without_any_value_do_not_disturb(tmp_path: Path) -> None:
@@ -285,7 +290,7 @@ def test_a_worker_whose_rows_all_went_to_evaluation_is_told(tmp_path: Path) -> N
     preparation, shard = one_file(tmp_path, {"x": [1.0, 2], "y": [0, 1]})
     preparation = replace(preparation, split=Split(1.0, 0))
     with pytest.raises(DataError, match="left without training rows"):
-        ShardLearner(1).load(preparation, shard, (), lambda rows: None)
+        PartLearner(1).load(preparation, shard, (), lambda rows: None)
 
 
 @pytest.mark.parametrize(
@@ -311,12 +316,127 @@ def test_a_parameter_that_xgboost_refuses_is_the_users_mistake(
 def test_the_best_round_is_the_first_of_the_best_by_the_last_metric() -> None:
     best = Best()
     for number, (auc, loss) in enumerate([(0.5, 3.0), (0.9, 2.0), (0.7, 1.0), (0.8, 1.0)], start=1):
-        best.see(number, {"eval-auc": auc, "eval-logloss": loss})
+        best.see(Round(number, 0.1, {"eval-auc": auc, "eval-logloss": loss}))
     assert (best.round, best.metrics["eval-auc"]) == (3, 0.7)
 
 
 def test_a_task_says_the_same_after_pickling() -> None:
     import pickle
 
-    task = Task({"eta": 0.1}, "binary:logistic", 3, None, True, b"model")
+    task = Task({"eta": 0.1}, "binary:logistic", 3, None, True, b"model", 2)
     assert pickle.loads(pickle.dumps(task)) == task
+
+
+PIECES: dict[str, tuple[str, dict[str, Any]]] = {
+    **{name: (name, {}) for name in TASKS},
+    "columns of a tree and of a node": ("multi-class", {"colsample_bytree": 0.5, "colsample_bynode": 0.7}),
+    "columns of a level": ("regression", {"colsample_bylevel": 0.6}),
+    "dart": ("binary", {"booster": "dart", "rate_drop": 0.5}),
+    "parallel trees": ("regression", {"num_parallel_tree": 2, "colsample_bynode": 0.7}),
+    "lossguide": ("binary", {"grow_policy": "lossguide", "max_leaves": 12, "max_depth": 0}),
+}
+
+
+@pytest.mark.parametrize("name", PIECES)
+def test_a_training_in_pieces_by_ever_other_members_comes_to_the_same(
+    dataset: Dataset, name: str, processes: ProcessPoolExecutor
+) -> None:
+    task, params = PIECES[name]
+    case = Case(dataset, task, Split(0.3, 1), params=params, rounds=7)
+    whole = case.alone()
+    first = case.alone(pause_after=2)
+    assert (first.how, first.standing.round, first.outcome) == ("paused", 2, None)
+    second = train_ring(processes, case.preparation, case.shards(3), case.task, at=first.standing, pause_after=4)
+    assert [(member.how, member.standing.round) for member in second] == [("paused", 4)] * 3
+    assert len({member.standing.model for member in second}) == 1
+    third = train_ring(processes, case.preparation, case.shards(2), case.task, at=second[2].standing, pause_after=6)
+    last = case.alone(at=third[0].standing)
+    assert outcome_of(last).digest == outcome_of(whole).digest
+    assert outcome_of(last).metrics == outcome_of(whole).metrics
+    assert [done.metrics for done in last.standing.rounds] == curves(whole)
+    assert curves(first) + curves(second[1]) + curves(third[1]) + curves(last) == curves(whole)
+
+
+def test_rows_drawn_at_random_do_not_depend_on_interruptions(dataset: Dataset) -> None:
+    case = Case(dataset, "binary", params={"subsample": 0.5, "colsample_bytree": 0.8}, evaluate=False, rounds=6)
+    first = case.alone(pause_after=3)
+    assert outcome_of(case.alone(at=first.standing)).digest == outcome_of(case.alone()).digest
+
+
+def test_a_part_that_paused_goes_on_as_it_is(dataset: Dataset) -> None:
+    case = Case(dataset, "binary", Split(0.3, 1), params={"colsample_bynode": 0.5})
+    learner = PartLearner(1)
+    learner.load(case.preparation, case.shards(1)[0], (), lambda rows: None)
+    learner.stand(case.task, START)
+    told: list[int] = []
+
+    def train(*, pause: bool) -> str:
+        return learner.train(
+            case.task,
+            RingDoor(None),
+            0,
+            on_round=lambda _, done: told.append(done.round),
+            wants_pause=lambda: pause,
+        )
+
+    assert [train(pause=True), train(pause=True)] == ["paused", "paused"]
+    assert learner.stands and learner.done(case.task) == 2
+    assert train(pause=False) == "finished"
+    assert told == [1, 2, 3, 4, 5]
+    outcome = conclude(case.task, learner.standing(case.task), case.preparation.features, case.preparation.label)
+    assert outcome.digest == outcome_of(case.alone()).digest
+
+
+def test_a_pause_that_is_asked_for_in_the_last_round_comes_too_late(dataset: Dataset) -> None:
+    assert Case(dataset, "binary", Split(0.3, 1)).alone(pause_after=5).how == "finished"
+
+
+def test_a_pause_does_not_change_when_training_stops_early(dataset: Dataset, processes: ProcessPoolExecutor) -> None:
+    case = Case(dataset, "binary", Split(0.3, 1), rounds=60, early_stop=3, params={"eta": 1.0, "max_depth": 6})
+    whole = outcome_of(case.alone())
+    first = case.alone(pause_after=whole.best_round + 1)  # in the middle of the patience
+    assert first.how == "paused"
+    ring = train_ring(processes, case.preparation, case.shards(2), case.task, at=first.standing)
+    assert [outcome_of(member) for member in ring] == [whole] * 2
+
+
+@pytest.mark.parametrize("early_stop", [None, 3])
+def test_a_round_whose_metrics_were_lost_is_evaluated_and_not_grown_again(
+    dataset: Dataset, early_stop: int | None, processes: ProcessPoolExecutor
+) -> None:
+    params = {"eta": 1.0, "max_depth": 6}
+    case = Case(dataset, "binary", Split(0.3, 1), rounds=30, early_stop=early_stop, params=params)
+    whole = case.alone()
+    for lost in (1, outcome_of(whole).best_round, outcome_of(whole).rounds):
+        model = case.alone(pause_after=lost).standing.model
+        at = Standing(lost, model, whole.standing.rounds[: lost - 1])
+        assert not at.is_over(case.task)
+        ring = train_ring(processes, case.preparation, case.shards(2), case.task, at=at)
+        assert [done.round for done in ring[1].rounds] == list(range(lost, outcome_of(whole).rounds + 1))
+        assert curves(ring[1]) == curves(whole)[lost - 1 :]
+        assert [outcome_of(member).digest for member in ring] == [outcome_of(whole).digest] * 2
+
+
+def test_a_training_that_is_over_grows_nothing_more(dataset: Dataset) -> None:
+    case = Case(dataset, "binary", Split(0.3, 1))
+    done = case.alone()
+    again = case.alone(at=done.standing)
+    assert (again.how, again.rounds, again.outcome) == ("finished", [], done.outcome)
+
+
+def test_two_members_in_one_process_and_one_in_another_grow_the_same_trees(
+    dataset: Dataset, processes: ProcessPoolExecutor
+) -> None:
+    case = Case(dataset, "binary", Split(0.3, 1), params={"colsample_bytree": 0.5})
+    one, two, three = case.shards(3)
+    with Tracker(3, "127.0.0.1") as tracker:
+        workers = [
+            processes.submit(train_worker, case.preparation, seats, case.task, tracker.address)
+            for seats in ({0: one, 1: three}, {2: two})
+        ]
+        ends = [worker.result(timeout=60) for worker in workers]
+    whole = case.alone()
+    for how, standing in ends:
+        assert how == "finished"
+        outcome = conclude(case.task, standing, case.preparation.features, case.preparation.label)
+        assert outcome == whole.outcome

@@ -113,3 +113,68 @@ def test_numbers_read_well() -> None:
     assert len(sparkline([float(i) for i in range(1000)], 20)) == 20
     assert sparkline([1.0], 8) == ""
     assert sparkline([float("nan"), 1.0, 1.0], 8) == "▁▁"
+
+
+def test_rounds_that_are_done_again_count_once() -> None:
+    def done(round_: int, auc: float) -> tuple[float, str, dict[str, object]]:
+        return (round_, "round", {"round": round_, "rounds": 9, "seconds": 1.0, "metrics": {"eval-auc": auc}})
+
+    first = [done(1, 0.5), done(2, 0.6), done(3, 0.9), done(4, 0.7)]
+    back = (5, "ring", {"members": 2, "workers": 2, "round": 2})
+    progress = after(*first, back, done(3, 0.8))
+    assert progress.history["eval-auc"] == {1: 0.5, 2: 0.6, 3: 0.8}
+    assert (progress.best["eval-auc"].value, progress.best["eval-auc"].round) == (0.8, 3)
+    progress = after(*first, done(8, 0.65))
+    assert (progress.round, list(progress.history["eval-auc"])) == (8, [1, 2, 3, 4, 8])
+
+
+def test_the_bar_of_a_resumed_run_begins_where_the_run_was() -> None:
+    progress = after(
+        (0, "run_started", {"run": "r", "config": {"rounds": 200}}),
+        (1, "resumed", {"round": 150, "from": "checkpoint"}),
+        (2, "phase", {"name": "train"}),
+    )
+    bar = progress.bar(3)
+    assert bar is not None
+    assert (bar.done, bar.total, bar.eta_s) == (150, 200, None)
+    progress.event(Event(4, "round", {"round": 151, "rounds": 200, "seconds": 2.0}))
+    bar = progress.bar(4)
+    assert bar is not None
+    assert (bar.done, bar.eta_s) == (151, pytest.approx(98))
+
+
+def test_the_time_of_recoveries_is_a_phase_of_its_own() -> None:
+    progress = after(
+        (0, "phase", {"name": "train"}),
+        (4, "worker_lost", {"worker": 1}),
+        (5, "worker_lost", {"worker": 0}),
+        (7, "recovered", {"round": 3, "seconds": 3.0, "rows_reloaded": 10, "workers": 2}),
+        (8, "worker_lost", {"worker": 1}),
+        (9, "round", {"round": 4, "rounds": 9}),
+        (10, "phase", {"name": "save"}),
+    )
+    assert progress.seconds_by_phase(11) == {"train": 6, "recover": 4, "save": 1}
+    assert (progress.failures.lost, progress.failures.seconds, progress.failures.rows) == (3, 3.0, 10)
+
+
+def test_a_worker_of_several_parts_has_the_rows_of_all() -> None:
+    steps: list[tuple[float, str, dict[str, object]]] = [
+        (0, "phase", {"name": "load"}),
+        (1, "worker_progress", {"worker": 0, "rows": 90, "total_rows": 200}),
+        (2, "worker_loaded", {"worker": 0, "rows": 80, "seconds": 2}),
+        (3, "worker_progress", {"worker": 0, "rows": 150, "total_rows": 200}),
+    ]
+    assert after(*steps).loading_rows == (150, 200)
+    assert after(*steps, (4, "worker_loaded", {"worker": 0, "rows": 80, "seconds": 2})).loading_rows == (160, 160)
+
+
+def test_a_worker_lost_while_loading_counts_no_rows() -> None:
+    progress = after(
+        (0, "phase", {"name": "load"}),
+        (0, "worker_progress", {"worker": 0, "rows": 40, "total_rows": 100}),
+        (0, "worker_progress", {"worker": 1, "rows": 60, "total_rows": 100}),
+        (1, "worker_lost", {"worker": 1, "host": "b"}),
+        (2, "worker_progress", {"worker": 1, "rows": 70, "total_rows": 100}),
+    )
+    assert progress.phase == "load"
+    assert progress.loading_rows == (40, 100)

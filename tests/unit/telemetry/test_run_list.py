@@ -7,8 +7,10 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from dray.errors import StorageError
@@ -80,8 +82,41 @@ def test_a_run_whose_process_number_belongs_to_another_now_is_lost(tmp_path: Pat
     assert status_with_process(tmp_path, pid=os.getpid(), created=1.0) == "lost"
 
 
-def test_a_run_on_another_host_is_taken_to_be_alive(tmp_path: Path) -> None:
-    assert status_with_process(tmp_path, pid=1, created=1.0, host=socket.gethostname() + "-other") == "running"
+def test_a_run_whose_process_was_killed_but_not_waited_for_is_lost(tmp_path: Path) -> None:
+    killed = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    created = psutil.Process(killed.pid).create_time()
+    killed.kill()
+    os.waitid(os.P_PID, killed.pid, os.WEXITED | os.WNOWAIT)
+    assert status_with_process(tmp_path, pid=killed.pid, created=created) == "lost"
+    killed.communicate()
+
+
+@pytest.mark.parametrize("elsewhere", [{"host": "another"}, {"namespace": "pid:[1]"}])
+def test_a_run_on_another_host_or_container_is_alive_as_long_as_it_says_so(
+    tmp_path: Path, elsewhere: dict[str, str]
+) -> None:
+    run = RunDirectory.create(str(tmp_path / "run"))
+    run.describe(process=run.document["process"] | {"pid": 1, "created": 1.0} | elsewhere)
+    assert [found.status for found in list_runs(str(tmp_path))] == ["running"]
+    sign = json.loads((tmp_path / "run" / "alive").read_text())
+    assert (sign["host"], sign["pid"]) == (socket.gethostname(), os.getpid())
+    for age_s, status in ((80, "running"), (100, "lost")):
+        (tmp_path / "run" / "alive").write_text(json.dumps(sign | {"time": time.time() - age_s}))
+        assert [found.status for found in list_runs(str(tmp_path))] == [status]
+    for damage in ("", "[]", "{}", '{"time": "x"}'):
+        (tmp_path / "run" / "alive").write_text(damage)
+        assert [found.status for found in list_runs(str(tmp_path))] == ["lost"]
+    run.close()
+    assert not (tmp_path / "run" / "alive").exists()
+    assert [found.status for found in list_runs(str(tmp_path))] == ["lost"]
+
+
+def test_a_stopped_run_says_so(runs: str) -> None:
+    directory = RunDirectory.create(join(runs, "a"))
+    directory.interrupt("Stopped by Ctrl-C.", "dray resume a")
+    directory.close()
+    [run] = list_runs(runs)
+    assert (run.status, run.problem) == ("stopped", "Stopped by Ctrl-C.")
 
 
 def test_a_run_directory_lists_itself(tmp_path: Path) -> None:

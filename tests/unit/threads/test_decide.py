@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from dray.errors import ClusterError, ConfigError
 from dray.threads.decide import (
     available_cpus,
+    share_threads,
     threads_in_process,
     threads_on_this_machine,
     threads_per_worker,
@@ -79,3 +80,20 @@ def test_asking_for_threads_does_not_allow_sharing() -> None:
 def test_the_cpus_of_this_machine_are_divided() -> None:
     assert threads_on_this_machine(8, 3, None).threads == 2
     assert threads_on_this_machine(8, 2, 3).threads == 3
+
+
+@pytest.mark.parametrize(
+    ("threads", "sizes", "shares"),
+    [(4, [10], [4]), (4, [10, 10], [2, 2]), (4, [30, 10], [3, 1]), (5, [10, 10], [3, 2]), (1, [10, 10, 10], [1, 1, 1])],
+)
+def test_members_of_one_process_share_its_threads_by_rows_and_each_has_one(
+    threads: int, sizes: list[int], shares: list[int]
+) -> None:
+    assert share_threads(threads, sizes) == shares
+
+
+@given(st.integers(1, 64), st.lists(st.integers(0, 10**9), min_size=1, max_size=8))
+def test_no_thread_is_left_over_or_used_twice(threads: int, sizes: list[int]) -> None:
+    shares = share_threads(threads, sizes)
+    assert min(shares) >= 1
+    assert sum(shares) == max(threads, len(sizes))

@@ -279,8 +279,12 @@ def test_the_run_directory_holds_all_there_is_to_know(data: dict[str, str], tmp_
     out = tmp_path / "deep" / "run"
     result = run(data["binary"], out=str(out), eval_fraction=0.2, params={"max_depth": 3})
     assert {file.name for file in out.iterdir()} == {
-        "run.json", "model.ubj", "cuts.parquet", "events.jsonl", "rounds.parquet", "workers.parquet",
+        "run.json", "model.ubj", "cuts.parquet", "data.json", "events.jsonl", "rounds.parquet", "workers.parquet",
     }  # fmt: skip
+    noted = json.loads((out / "data.json").read_text())
+    assert sum(rows for _, rows, _ in noted["train"]) == datasets.ROWS
+    assert [Path(file).name for file, *_ in noted["train"]] == [f"part-{index}.parquet" for index in range(3)]
+    assert noted["eval"] == []
     document = json.loads((out / "run.json").read_text())
     assert document["status"] == "finished"
     assert document["run"] == result.run

@@ -34,4 +34,5 @@ def test_a_signal_ends_training_in_order(tmp_path: Path, number: signal.Signals,
     _, words = process.communicate(timeout=30)
     assert process.returncode == code
     assert "Traceback" not in words
-    assert json.loads((tmp_path / "run" / "run.json").read_text())["status"] == "failed"
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["status"] == "stopped"
+    assert (tmp_path / "run" / "checkpoints" / "latest.json").exists()

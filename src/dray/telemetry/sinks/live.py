@@ -19,13 +19,14 @@ from rich.text import Text
 
 from dray.telemetry.events import DRIVER, Event, Sample
 from dray.telemetry.format import clock, count, duration, metric, size, sparkline
-from dray.telemetry.progress import PHASES, Bar, Progress, WorkerView
-from dray.telemetry.sinks.summary import summary
+from dray.telemetry.progress import PHASES, RECOVER, Bar, Progress, State, WorkerView
+from dray.telemetry.sinks.summary import describe_failures, how_to_resume, summary
 from dray.telemetry.sinks.terminal import describe_data, describe_decision
 
 REFRESH_S = 0.5
 CLOCK_S = 1.0
 _MAX_WARNINGS = 3
+_STATES: dict[State, str] = {"lost": "bold red", "leaving": "yellow", "joined": "green"}
 
 
 class LiveView:
@@ -97,7 +98,9 @@ def view(progress: Progress, now: float, console: Console) -> RenderableType:
         parts += [Text(), _bar(progress, bar, console.width)]
     if progress.metrics:
         parts.append(_metrics(progress, console.width))
-    used = 10 + len(progress.metrics) + 2 * min(len(progress.warnings), _MAX_WARNINGS)
+    events = _events(progress, now)
+    parts += events
+    used = 10 + len(progress.metrics) + len(events) + 2 * min(len(progress.warnings), _MAX_WARNINGS)
     workers = progress.shown_workers
     if workers:
         parts += [Text(), *_workers(workers, max(2, console.height - used))]
@@ -120,7 +123,10 @@ def ending(progress: Progress, now: float) -> RenderableType:
         parts += [Text(f"✓ Done in {duration(progress.elapsed(now))}", style="bold green"), table]
     elif progress.failure is not None:
         where = f" in phase {progress.phase}" if progress.phase else ""
-        parts.append(Text(f"✗ Failed after {duration(progress.elapsed(now))}{where}", style="bold red"))
+        word, style = ("■ Stopped", "bold yellow") if progress.stopped else ("✗ Failed", "bold red")
+        parts.append(Text(f"{word} after {duration(progress.elapsed(now))}{where}", style=style))
+        if command := how_to_resume(progress):
+            parts.append(Text.assemble("  To go on: ", (command, "bold")))
     return Group(*parts)
 
 
@@ -135,11 +141,15 @@ def _head(progress: Progress, now: float) -> RenderableType:
 
 def _phases(progress: Progress, now: float) -> Text:
     seconds = progress.seconds_by_phase(now)
-    names = [*PHASES, *(name for name in seconds if name not in PHASES)] if progress.phase in PHASES else list(seconds)
+    names = list(seconds)
+    if progress.phase in (*PHASES, RECOVER):
+        names = [*PHASES[:-1], *(name for name in seconds if name not in PHASES), PHASES[-1]]
     text = Text(no_wrap=True, overflow="ellipsis")
     for name in names:
         if name == progress.phase:
             text.append(f"● {name} {duration(seconds[name])}   ", style="bold yellow")
+        elif name == "train" and progress.phase == RECOVER:
+            text.append(f"○ {name} {duration(seconds[name])}   ", style="dim")
         elif name in seconds:
             text.append("✓ ", style="green").append(f"{name} ").append(f"{duration(seconds[name])}   ", style="dim")
         else:
@@ -172,9 +182,29 @@ def _metrics(progress: Progress, width: int) -> RenderableType:
     for name, value in progress.metrics.items():
         best = progress.best.get(name)
         text = Text(f"best {metric(best.value)} at round {best.round}" if best else "", style="dim", no_wrap=True)
-        course = Text(sparkline(progress.history[name], max(8, min(32, width - 60))), style="magenta", no_wrap=True)
+        values = list(progress.history[name].values())
+        course = Text(sparkline(values, max(8, min(32, width - 60))), style="magenta", no_wrap=True)
         grid.add_row(Text(name, style="bold"), Text(metric(value), style="bold green"), course, text)
     return grid
+
+
+def _events(progress: Progress, now: float) -> list[RenderableType]:
+    """What keeps the run from its straight way, and how much of it is safe; a line each."""
+    lines = []
+    if failures := describe_failures(progress.failures):
+        lines.append(Text.assemble(("Failures  ", "bold yellow"), (failures, "yellow")))
+    if progress.waiting:
+        lines.append(Text.assemble(("Waiting  ", "bold yellow"), progress.waiting))
+    if progress.checkpoint is not None:
+        round_, then = progress.checkpoint
+        lines.append(Text(f"checkpoint: round {round_}, {_ago(now - then)} ago", style="dim"))
+    for line in lines:
+        line.no_wrap, line.overflow = True, "ellipsis"
+    return list(lines)
+
+
+def _ago(seconds: float) -> str:
+    return f"{max(0.0, seconds):.0f} s" if seconds < 120 else clock(seconds)
 
 
 def _workers(workers: list[WorkerView], room: int) -> list[RenderableType]:
@@ -184,6 +214,8 @@ def _workers(workers: list[WorkerView], room: int) -> list[RenderableType]:
     table.add_column("rows", justify="right", no_wrap=True)
     table.add_column("cores used", no_wrap=True)
     table.add_column("memory", justify="right", no_wrap=True)
+    if any(worker.state for worker in workers):
+        table.add_column("state", no_wrap=True)
     shown = workers if len(workers) <= room else workers[: room - 1]
     for worker in shown:
         table.add_row(
@@ -192,21 +224,28 @@ def _workers(workers: list[WorkerView], room: int) -> list[RenderableType]:
             _rows(worker),
             _cores(worker),
             size(worker.memory_bytes) if worker.memory_bytes is not None else "",
+            *([_state(worker)] if len(table.columns) > 5 else []),
         )
     if len(shown) == len(workers):
         return [table]
     rest = workers[len(shown) :]
     cores, memory = sum(w.cores or 0 for w in rest), sum(w.memory_bytes or 0 for w in rest)
-    text = f"and {len(rest)} more: {count(sum(w.rows for w in rest))} rows, {cores:.1f} cores, {size(memory)}"
+    rows = sum(w.rows for w in rest)
+    text = f"and {len(rest)} more: {count(rows)} rows, {cores:.1f} cores, {size(memory)}"
     return [table, Text(text, style="dim")]
 
 
 def _rows(worker: WorkerView) -> Text:
     if worker.worker == DRIVER:
         return Text()
-    if worker.loaded or not worker.total_rows:
+    if worker.loaded or not worker.total_rows or worker.state:
         return Text(count(worker.rows) if worker.rows else "")
     return Text.assemble(count(worker.rows), (f" {worker.rows / worker.total_rows:4.0%}", "yellow"))
+
+
+def _state(worker: WorkerView) -> Text:
+    share = f" {worker.reloaded:.0%}" if worker.state == "reloading" else ""
+    return Text(f"{worker.state}{share}", style=_STATES.get(worker.state, "yellow"))
 
 
 def _cores(worker: WorkerView) -> Text:

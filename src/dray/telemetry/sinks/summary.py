@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from dray.telemetry.format import count, duration, metric, size
-from dray.telemetry.progress import Progress
+from dray.telemetry.progress import Failures, Progress
 
 
 def summary(progress: Progress, now: float) -> list[tuple[str, str]]:
@@ -16,6 +16,7 @@ def summary(progress: Progress, now: float) -> list[tuple[str, str]]:
         ("Rounds", _rounds(result)) if result.get("rounds") is not None else ("Rows", _rows(result)),
         ("Metric", _metrics(progress, result)),
         ("Time", _times(progress, result, now)),
+        ("Failures", describe_failures(_failures(progress, result))),
         ("Cores", _cores(result.get("threads") or [])),
         ("Memory", f"{size(result['peak_memory_bytes'])} at most" if result.get("peak_memory_bytes") else ""),
         ("Output", _short(result["output"]) if isinstance(result.get("output"), str) else ""),
@@ -24,6 +25,30 @@ def summary(progress: Progress, now: float) -> list[tuple[str, str]]:
         ("Next", _next(progress, result)),
     ]
     return [(label, text) for label, text in lines if text]
+
+
+def describe_failures(failures: Failures) -> str:
+    """Return "2 workers lost, 6.1 s to recover, 1,000,000 rows reloaded", or nothing when there were none."""
+    if not failures.lost:
+        return ""
+    text = f"{failures.lost} worker{'s' if failures.lost != 1 else ''} lost"
+    text += f", {duration(failures.seconds)} to recover" if failures.seconds else ""
+    return text + (f", {count(failures.rows)} rows reloaded" if failures.rows else "")
+
+
+def how_to_resume(progress: Progress) -> str:
+    """Return the command that goes on with a run that was stopped."""
+    return f"dray resume {_short(progress.directory)}" if progress.stopped and progress.directory else ""
+
+
+def _failures(progress: Progress, result: dict[str, Any]) -> Failures:
+    """What the result says, which counts those before a resumption too; what was seen where it says nothing."""
+    seen, seconds = progress.failures, result.get("seconds")
+    return Failures(
+        max(result.get("failures") or 0, seen.lost),
+        (seconds.get("recovery") if isinstance(seconds, dict) else None) or seen.seconds,
+        result.get("rows_reloaded") or seen.rows,
+    )
 
 
 def _rows(result: dict[str, Any]) -> str:
@@ -41,7 +66,7 @@ def _rounds(result: dict[str, Any]) -> str:
 
 
 def _metrics(progress: Progress, result: dict[str, Any]) -> str:
-    if progress.best:
+    if progress.best and progress.knows_all_rounds:
         parts = [f"{name} {metric(best.value)} at round {best.round}" for name, best in progress.best.items()]
         return ", ".join(f"best {part}" for part in parts)
     numbers = {name: value for name, value in (result.get("metrics") or {}).items() if isinstance(value, int | float)}
@@ -55,6 +80,7 @@ def _times(progress: Progress, result: dict[str, Any], now: float) -> str:
         return duration(seconds) + (f" ({count(rate)} rows a second)" if rate else "")
     by_phase = {k: v for k, v in (seconds or progress.seconds_by_phase(now)).items() if isinstance(v, int | float)}
     total = by_phase.pop("total", progress.elapsed(now))
+    by_phase.pop("recovery", None)  # told with the failures
     parts = ", ".join(f"{name} {duration(value)}" for name, value in by_phase.items() if value >= 0.005)
     return duration(total) + (f" ({parts})" if parts else "")
 

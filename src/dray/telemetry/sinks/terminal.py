@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import time
-from typing import IO
+from typing import IO, Any
 
 from dray.telemetry.events import Event, Sample, Sink
 from dray.telemetry.format import count, duration, metric, size
-from dray.telemetry.progress import Progress
-from dray.telemetry.sinks.summary import summary
+from dray.telemetry.progress import RECOVER, Progress
+from dray.telemetry.sinks.summary import how_to_resume, summary
 
 PROGRESS_EVERY_S = 5.0
 ROUNDS_EVERY_S = 60.0
+WAITING_EVERY_S = 60.0
 
 
 def terminal(stream: IO[str], live: bool) -> Sink:
@@ -37,6 +38,7 @@ class PlainLines:
         self._progress = Progress()
         self._last_line = 0.0
         self._tenth = 0
+        self._waiting: tuple[str, float] = ("", 0.0)
 
     def event(self, event: Event) -> None:
         self._progress.event(event)
@@ -75,10 +77,58 @@ class PlainLines:
 
     def _on_worker_started(self, event: Event) -> None:
         data = event.data
-        self._line(event, "start", f"worker {data['worker']} on {data.get('host')}, {data.get('threads')} threads")
+        again = " (replacement)" if data.get("replacement") else ""
+        threads = f", {_many(data['threads'], 'thread')}" if data.get("threads") is not None else ""
+        self._line(event, "start", f"{_worker(data)}{threads}{again}")
+
+    def _on_worker_lost(self, event: Event) -> None:
+        self._line(event, "lost", describe_loss(event.data))
+
+    def _on_reload(self, event: Event) -> None:
+        why = f" ({event.data['why']})" if event.data.get("why") else ""
+        self._line(event, "reload", f"worker {event.data['worker']}: {count(event.data['rows'])} rows{why}")
+
+    def _on_waiting(self, event: Event) -> None:
+        why, (told, then) = self._progress.waiting, self._waiting
+        # The words may count seconds: those are not worth a line each.
+        if event.time - then >= (WAITING_EVERY_S if why == told else PROGRESS_EVERY_S):
+            self._waiting = (why, event.time)
+            self._line(event, "waiting", why)
+
+    def _on_ring(self, event: Event) -> None:
+        self._waiting = ("", 0.0)
+        data = event.data
+        if data["members"] == 1 and not data["round"]:  # no ring to speak of
+            return
+        text = f"{_many(data['members'], 'member')} on {_many(data['workers'], 'worker')}"
+        goes_on = f"goes on after round {data['round']}" if data["round"] else "begins"
+        self._line(event, "ring", f"{text}, training {goes_on}")
+
+    def _on_recovered(self, event: Event) -> None:
+        data = event.data
+        reloaded = f", {count(data['rows_reloaded'])} rows reloaded" if data.get("rows_reloaded") else ""
+        self._line(event, "recover", f"{duration(data['seconds'])}{reloaded}, round {data['round'] + 1} is next")
+
+    def _on_joined(self, event: Event) -> None:
+        data = event.data
+        self._line(event, "joined", f"{_worker(data)}: {count(data['rows'])} rows from round {data['round']} on")
+
+    def _on_leaving(self, event: Event) -> None:
+        self._line(event, "leaving", f"{_worker(event.data)}: {event.data.get('why')}")
+
+    def _on_left(self, event: Event) -> None:
+        self._line(event, "left", f"{_worker(event.data)}: {event.data.get('why')}")
+
+    def _on_resumed(self, event: Event) -> None:
+        progress = self._progress
+        self._tenth = 10 * progress.round // progress.rounds if progress.rounds else 0
+        source = event.data.get("from")
+        elsewhere = f", from {source}" if source and source != progress.directory else ""
+        self._line(event, "resumed", f"after round {progress.round}{elsewhere}")
 
     def _on_worker_progress(self, event: Event) -> None:
-        self._paced_line(event)
+        if self._progress.phase in ("load", RECOVER):  # a newcomer loads beside the training
+            self._paced_line(event)
 
     def _on_progress(self, event: Event) -> None:
         self._paced_line(event)
@@ -111,7 +161,9 @@ class PlainLines:
             self._line(event, label.lower(), text)
 
     def _on_run_failed(self, event: Event) -> None:
-        self._line(event, "failed", str(event.data.get("error")))
+        self._line(event, "stopped" if self._progress.stopped else "failed", str(event.data.get("error")))
+        if command := how_to_resume(self._progress):
+            self._line(event, "next", command)
 
     def _paced_line(self, event: Event) -> None:
         bar = self._progress.bar(event.time)
@@ -121,6 +173,25 @@ class PlainLines:
         eta = f", {duration(bar.eta_s)} left" if bar.eta_s is not None else ""
         text = f"{count(bar.done)} of {count(bar.total)} {bar.unit} ({bar.fraction:.0%}){eta}"
         self._line(event, self._progress.phase or "work", text)
+
+
+def describe_loss(data: dict[str, Any]) -> str:
+    """Return "worker 1 on host-b (pid 1234): its process was killed (SIGKILL); noticed after 0.3 s, about round 51"."""
+    pid = f" (pid {data['pid']})" if data.get("pid") is not None else ""
+    text = f"{_worker(data)}{pid}: {data.get('cause') or 'no sign of life'}"
+    noticed = data.get("noticed_after_s")
+    text += f"; noticed after {duration(noticed)}" if noticed is not None else ""
+    if data.get("round"):
+        return f"{text}, about round {data['round']}"
+    return text + (f", in phase {data['phase']}" if data.get("phase") else "")
+
+
+def _worker(data: dict[str, Any]) -> str:
+    return f"worker {data['worker']}" + (f" on {data['host']}" if data.get("host") else "")
+
+
+def _many(number: int, noun: str) -> str:
+    return f"{number} {noun}{'s' if number != 1 else ''}"
 
 
 def describe_data(progress: Progress) -> str:

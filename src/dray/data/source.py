@@ -1,0 +1,86 @@
+"""The contract of everything that rows come from: a schema, pieces that can be read alone, and their batches.
+
+A source is opened once (`open_source`), pickled to whoever reads, and read piece by piece in any process, in any
+order, again if need be: the same piece gives the same rows. It holds no connection, no open file and no secret;
+those are made where a piece is read.
+
+Rows that cannot be read as the schema says are told one by one (`Reject`) and left out; the others are kept. What is
+wrong with a file as a whole (it is gone, damaged, changed meanwhile) raises a `DataError` or `StorageError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import pyarrow as pa
+
+REJECT_CHARACTERS = 1000
+PIECE_BYTES = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Some rows of a source that can be read alone. Small, picklable."""
+
+    name: str
+    """File, table or query: for messages."""
+    index: int
+    """Order in the source."""
+    start: int = 0
+    """Bytes, rows, row groups, a range of a key: the source's own meaning."""
+    stop: int = 0
+    bytes: int = 0
+    """Estimate, for dealing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reject:
+    """A row that was left out, and why."""
+
+    name: str
+    """File, table or query."""
+    line: int | None
+    """Line of the file in which the row begins, from 1; None where there are no lines."""
+    reason: str
+    text: str
+    """The row as it stands there, cut to 1,000 characters."""
+
+
+OnReject = Callable[[Reject], None]
+
+
+@runtime_checkable
+class Source(Protocol):
+    """Rows from somewhere. Picklable; any process and thread may read.
+
+    `on_reject` is called in the thread that takes the batches, before the batch that follows the rejected row.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def format(self) -> str: ...
+    @property
+    def schema(self) -> pa.Schema: ...
+    @property
+    def rows(self) -> int | None:
+        """Rows, where they are known without reading: from footers or a count."""
+
+    @property
+    def bytes(self) -> int:
+        """Bytes as stored; an estimate where the store does not tell."""
+
+    def pieces(self, target_bytes: int = PIECE_BYTES) -> list[Piece]:
+        """Return the pieces, in order, each of about `target_bytes`. The same for the same source and target."""
+
+    def read(self, piece: Piece, columns: Sequence[str] | None, on_reject: OnReject) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a piece with these columns, in this order (None: all)."""
+
+
+def make_reject(name: str, line: int | None, reason: str, text: str | bytes) -> Reject:
+    """Return a reject with its text cut, whatever bytes it consists of."""
+    if isinstance(text, bytes):
+        text = text[: 4 * REJECT_CHARACTERS].decode("utf-8", errors="replace")
+    return Reject(name, line, reason, text.rstrip("\r\n")[:REJECT_CHARACTERS])

@@ -1,0 +1,202 @@
+"""Bytes of files, local or on S3: ranges of plain ones, streams of compressed ones.
+
+A store that fails for a moment is waited for, and the reading goes on at the byte where it stopped.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TypeVar
+
+import pyarrow as pa
+
+from dray.errors import DataError
+from dray.storage import StorageOptions, expand, is_s3, open_storage, patiently, translate_errors
+
+CHUNK_BYTES = 4 << 20
+"""Bytes read at once, and about the size of a block that is parsed at once."""
+PARALLEL_REQUESTS = 16
+_COMPRESSIONS = {".gz": "gzip", ".gzip": "gzip", ".bz2": "bz2", ".zst": "zstd", ".zstd": "zstd"}
+_MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zstd"}
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """A file as it was when the source was opened."""
+
+    location: str
+    bytes: int
+    compression: str | None = None
+
+
+def plain_name(location: str) -> str:
+    """Return the name without the ending of a compression, in lower case: what tells the format."""
+    name = location.rpartition("/")[2].lower()
+    return next((name.removesuffix(end) for end in _COMPRESSIONS if name.endswith(end)), name)
+
+
+def find_files(locations: Sequence[str], storage: StorageOptions) -> list[DataFile]:
+    """Return every file that the locations name, with its size."""
+    names = expand(locations, storage)
+    filesystem, _ = open_storage(names[0], storage)
+    if all(is_s3(name) == is_s3(names[0]) for name in names):
+        with translate_errors(names[0]):
+            sizes = [info.size for info in filesystem.get_file_info([open_storage(name, storage)[1] for name in names])]
+    else:
+        sizes = in_parallel(lambda name: _size(name, storage), names)
+    # A size of None: the file went away after it was listed; whoever reads it says so.
+    return [DataFile(name, size or 0, compression_of(name)) for name, size in zip(names, sizes, strict=True)]
+
+
+def compression_of(location: str) -> str | None:
+    return next((codec for end, codec in _COMPRESSIONS.items() if location.lower().endswith(end)), None)
+
+
+def in_parallel(act: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+    """Return what `act` returns for every item; for requests that wait for a store."""
+    if len(items) < 2:
+        return [act(item) for item in items]
+    with ThreadPoolExecutor(min(PARALLEL_REQUESTS, len(items))) as pool:
+        return list(pool.map(act, items))
+
+
+@contextmanager
+def reading(location: str, what: str) -> Iterator[None]:
+    """Name the file when it turns out to be damaged or unreadable."""
+    try:
+        with translate_errors(location):
+            yield
+    except (pa.ArrowException, OSError, EOFError) as error:
+        first_line = (str(error).splitlines() or ["no reason given"])[0]
+        raise DataError(
+            f"Cannot read {location} as {what}: {first_line}",
+            fix="Check that the file is complete (it may still be written, or was cut off), or leave it out.",
+        ) from error
+
+
+class RandomFile:
+    """Reads ranges of a file, patiently; opened again after an error. One thread uses it."""
+
+    def __init__(self, file: DataFile, storage: StorageOptions) -> None:
+        self._file = file
+        self._storage = storage
+        self._stream: pa.NativeFile | None = None
+
+    def read(self, start: int, stop: int) -> bytes:
+        """Return the bytes of a range; fewer only at the end of the file."""
+        if start >= stop:
+            return b""
+        return patiently(self._file.location, self._storage, lambda: self._read(start, stop))
+
+    def close(self) -> None:
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = None
+
+    def __enter__(self) -> RandomFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _read(self, start: int, stop: int) -> bytes:
+        try:
+            if self._stream is None:
+                filesystem, path = open_storage(self._file.location, self._storage)
+                self._stream = filesystem.open_input_file(path)
+                self._check_size(self._stream.size())
+            found: bytes = self._stream.read_at(stop - start, start)
+        except BaseException:
+            self.close()
+            raise
+        if len(found) < min(stop, self._file.bytes) - start:
+            self._check_size(start + len(found))
+        return found
+
+    def _check_size(self, size: int) -> None:
+        if size != self._file.bytes:
+            raise DataError(
+                f"{self._file.location} was changed while it was read: it had {self._file.bytes:,} bytes and "
+                f"now has {size:,}.",
+                fix="Start again when nobody writes the data.",
+            )
+
+
+def chunks(
+    file: DataFile, storage: StorageOptions, start: int = 0, stop: int | None = None, size: int = CHUNK_BYTES
+) -> Iterator[bytes]:
+    """Yield the bytes of a range in order; of a compressed file, its contents from `start` on.
+
+    One chunk is read ahead while the caller works on another.
+    """
+    with RandomFile(file, storage) as opened:
+        read = _ranges(opened, file, start, stop, size) if file.compression is None else _stream(opened, file, start)
+        with ThreadPoolExecutor(1) as pool:
+            ahead = pool.submit(next, read, b"")
+            while chunk := ahead.result():
+                ahead = pool.submit(next, read, b"")
+                yield chunk
+
+
+def _ranges(opened: RandomFile, file: DataFile, start: int, stop: int | None, size: int) -> Iterator[bytes]:
+    stop = file.bytes if stop is None else stop
+    for first in range(start, stop, size):
+        yield opened.read(first, min(first + size, stop))
+
+
+def _stream(opened: RandomFile, file: DataFile, skip: int) -> Iterator[bytes]:
+    with reading(file.location, f"{file.compression} data"):
+        raw = pa.PythonFile(io.BufferedReader(_Raw(opened, file.bytes), 1 << 20), mode="r")
+        with pa.CompressedInputStream(raw, file.compression) as stream:
+            while chunk := stream.read(CHUNK_BYTES):
+                if skip < len(chunk):
+                    yield chunk[skip:]
+                skip = max(0, skip - len(chunk))
+
+
+class _Raw(io.RawIOBase):
+    """The stored bytes of a file as Python's own kind of stream."""
+
+    def __init__(self, opened: RandomFile, size: int) -> None:
+        self._opened, self._size, self._position = opened, size, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
+        found = self._opened.read(self._position, min(self._position + len(buffer), self._size))
+        buffer[: len(found)] = found
+        self._position += len(found)
+        return len(found)
+
+
+def head(file: DataFile, storage: StorageOptions, size: int) -> bytes:
+    """Return the first bytes of a file's contents."""
+    if file.compression is None:
+        with RandomFile(file, storage) as opened:
+            return opened.read(0, min(size, file.bytes))
+    collected = b""
+    for chunk in chunks(file, storage):
+        collected += chunk
+        if len(collected) >= size:
+            break
+    return collected[:size]
+
+
+def magic_compression(first: bytes) -> str | None:
+    """Return how bytes are compressed, by how they begin."""
+    return next((codec for magic, codec in _MAGIC.items() if first.startswith(magic)), None)
+
+
+def _size(location: str, storage: StorageOptions) -> int | None:
+    filesystem, path = open_storage(location, storage)
+    with translate_errors(location):
+        size: int | None = filesystem.get_file_info(path).size
+        return size

@@ -1,0 +1,177 @@
+"""Where records of CSV text begin, when a quoted value may hold line ends.
+
+Pure: bytes in, positions out. The rules are pyarrow's: a quote opens a value only as its first character, a doubled
+quote inside is a character, any other quote inside closes. Whether a byte is inside quotes seems to depend on the
+whole file before it. Taken by runs of quotes next to each other it mostly does not:
+
+| run of quotes                              | does                                                             |
+|--------------------------------------------|------------------------------------------------------------------|
+| even                                       | nothing: doubled quotes, or an empty value                       |
+| odd, after a delimiter or at a line start  | turns inside into outside and outside into inside                |
+| odd, after anything else                   | leads outside: it closes, or is a plain character                |
+
+So behind any run of the third kind the state is known, without a look at what was before.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Bytes = npt.NDArray[np.uint8]
+Positions = npt.NDArray[np.int64]
+
+LF, CR = 10, 13
+TAIL_BYTES = 64 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Quoting:
+    """The bytes that matter; `quote` is None where nothing is quoted."""
+
+    delimiter: int
+    quote: int | None
+    newline: bytes = b"\n"
+    """What ends a line: b"\\r" in files that have no other."""
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """What a stretch of text does to the state before it."""
+
+    sure: bool = False
+    """The state behind it does not depend on the one before."""
+    turns: bool = False
+    """`sure`: the text ends inside quotes. Else: it turns the state."""
+
+    def after(self, inside: bool) -> bool:
+        return self.turns if self.sure else inside != self.turns
+
+    def then(self, following: Effect) -> Effect:
+        return following if following.sure else Effect(self.sure, self.turns != following.turns)
+
+
+@dataclass(frozen=True, slots=True)
+class _Runs:
+    """Runs of an odd number of quotes, in order."""
+
+    starts: Positions
+    stops: Positions
+    turning: npt.NDArray[np.bool_]
+
+    def inside_after(self, inside: bool) -> npt.NDArray[np.bool_]:
+        """Return for every run whether the text behind it is inside quotes."""
+        turns = np.cumsum(self.turning)
+        resets = np.maximum.accumulate(np.where(self.turning, -1, np.arange(len(self.turning))))
+        since = turns - np.where(resets >= 0, turns[resets], 0)
+        state: npt.NDArray[np.bool_] = ((since + np.where(resets >= 0, 0, int(inside))) & 1).astype(bool)
+        return state
+
+
+def effect_of(data: bytes, quoting: Quoting) -> Effect:
+    """Return what text does that begins behind a line end and does not end within a run of quotes."""
+    if quoting.quote is None or bytes([quoting.quote]) not in data:
+        return Effect()
+    runs = _runs(data, quoting)
+    if not len(runs.starts):
+        return Effect()
+    sure = not runs.turning.all()
+    return Effect(sure, bool(runs.inside_after(False)[-1]))
+
+
+def first_sure_start(data: bytes, quoting: Quoting) -> int | None:
+    """Return a position in `data` where a record begins for certain, whatever was before; None if it does not show.
+
+    `data` begins behind a line end.
+    """
+    if quoting.quote is None:
+        return 0
+    quote = bytes([quoting.quote])
+    data = data.rstrip(quote)  # a run that goes on behind the end
+    if quote not in data:
+        return None
+    runs = _runs(data, quoting)
+    sure = np.flatnonzero(~runs.turning)
+    if not len(sure):
+        return None
+    first = int(sure[0])
+    inside = runs.inside_after(False)
+    ends = np.append(runs.starts[first + 1 :], len(data))
+    for start, stop, within in zip(runs.stops[first:], ends, inside[first:], strict=True):
+        if not within and (found := data.find(quoting.newline, start, stop)) >= 0:
+            return found + 1
+    return None
+
+
+def first_start(data: bytes, quoting: Quoting, inside: bool) -> int | None:
+    """Return where the first record begins that begins in `data`, which itself begins behind a line end."""
+    if not inside:
+        return 0
+    runs = _runs(data, quoting)
+    states = runs.inside_after(inside)
+    ends = np.append(runs.starts[1:], len(data))
+    for start, stop, within in zip(runs.stops, ends, states, strict=True):
+        if not within and (found := data.find(quoting.newline, start, stop)) >= 0:
+            return found + 1
+    return None
+
+
+def last_end(data: bytes, quoting: Quoting) -> int:
+    """Return where the last whole record of `data` ends (0: there is none). `data` begins where a record does."""
+    if quoting.quote is None or bytes([quoting.quote]) not in data:
+        return data.rfind(quoting.newline) + 1
+    # Mostly a few kB at the end tell.
+    tail = data.find(quoting.newline, max(0, len(data) - TAIL_BYTES)) + 1
+    for start in (tail, 0):
+        text = data[start:] if start else data
+        runs = _runs(text, quoting)
+        first = 0 if start == 0 else int(np.argmin(runs.turning)) if not runs.turning.all() else len(runs.turning)
+        states = runs.inside_after(False)
+        stop = len(text)
+        for index in range(len(runs.starts) - 1, first - 1, -1):
+            found = -1 if states[index] else text.rfind(quoting.newline, int(runs.stops[index]), stop)
+            if found >= 0:
+                return start + found + 1
+            stop = int(runs.starts[index])
+        if start == 0:
+            return text.rfind(quoting.newline, 0, stop) + 1
+    return 0
+
+
+def ends_inside(data: bytes, quoting: Quoting) -> bool:
+    """Whether `data`, which begins where a record does, ends within quotes."""
+    return effect_of(data, quoting).after(False)
+
+
+def records(data: bytes, quoting: Quoting) -> tuple[Positions, Positions]:
+    """Return where the records of `data` begin and end, empty lines left out. `data` begins where a record does."""
+    array = np.frombuffer(data, np.uint8)
+    following = np.append(array[1:], 0)
+    breaks = np.flatnonzero((array == LF) | ((array == CR) & (following != LF)))
+    if quoting.quote is not None and bytes([quoting.quote]) in data:
+        runs = _runs(data, quoting)
+        before = np.searchsorted(runs.starts, breaks)
+        breaks = breaks[~np.append(False, runs.inside_after(False))[before]]
+    ends = breaks + 1
+    if not len(ends) or ends[-1] < len(data):
+        ends = np.append(ends, len(data))
+    starts = np.append(0, ends[:-1])
+    lengths = ends - starts
+    empty = (lengths == 0) | ((lengths == 1) & np.isin(array[starts.clip(max=max(0, len(array) - 1))], (LF, CR)))
+    empty |= (lengths == 2) & (array[starts.clip(max=max(0, len(array) - 1))] == CR)
+    return starts[~empty].astype(np.int64), ends[~empty].astype(np.int64)
+
+
+def _runs(data: bytes, quoting: Quoting) -> _Runs:
+    array = np.frombuffer(data, np.uint8)
+    quotes = np.flatnonzero(array == (quoting.quote if quoting.quote is not None else -1))
+    apart = np.flatnonzero(np.diff(quotes) != 1)
+    starts = quotes[np.append(0, apart + 1)] if len(quotes) else quotes
+    stops = quotes[np.append(apart, len(quotes) - 1)] + 1 if len(quotes) else quotes
+    odd = ((stops - starts) & 1).astype(bool)
+    starts, stops = starts[odd], stops[odd]
+    before = array[starts - 1]  # of a run at 0 some other byte: it stands behind a line end
+    turning = (starts == 0) | (before == quoting.delimiter) | (before == LF) | (before == CR)
+    return _Runs(starts, stops, turning)

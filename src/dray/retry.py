@@ -1,0 +1,81 @@
+"""Patience with a store that fails for a moment: which errors pass, how long to wait, when to give up.
+
+Only for work in the middle of a run. Its first accesses (finding the data, claiming the output) have none, so that
+a wrong endpoint is told at once; what stays, such as credentials, a missing file or a damaged one, always is.
+"""
+
+from __future__ import annotations
+
+import errno
+import random
+import socket
+import time
+from collections.abc import Callable, Hashable
+
+from dray import s3
+from dray.errors import StorageError
+
+FIRST_WAIT_S = 0.2
+MOST_WAIT_S = 5.0
+LIMIT_S = 90.0
+"""How long a store may fail without a single success."""
+
+_PASSING_NUMBERS = {errno.ECONNREFUSED, errno.ECONNRESET, errno.ECONNABORTED, errno.EPIPE, errno.ETIMEDOUT,
+                    errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN, socket.EAI_AGAIN}  # fmt: skip
+_given_up: set[Hashable] = set()
+"""Stores that failed for LIMIT_S and have not answered since: ending a run must not wait again for every file."""
+
+OnWait = Callable[[StorageError, float], None]
+
+
+def no_word(error: StorageError, wait_s: float) -> None:
+    """Tell nobody."""
+
+
+def will_pass(error: BaseException) -> bool:
+    """Whether the same request may succeed in a moment. Looks at what a StorageError was translated from."""
+    if isinstance(error, StorageError):
+        return error.__cause__ is not None and will_pass(error.__cause__)
+    if not isinstance(error, OSError):
+        return False
+    number = getattr(error, "errno", None)
+    return isinstance(error, TimeoutError) or number in _PASSING_NUMBERS or s3.will_pass(str(error))
+
+
+class Patience:
+    """Waits after failures of one piece of work with `store`; one thread calls.
+
+    `on_wait` hears the error and the seconds before every wait; what it raises ends the work.
+    """
+
+    def __init__(self, store: Hashable, on_wait: OnWait = no_word) -> None:
+        self._store = store
+        self._on_wait = on_wait
+        self._began: float | None = None
+        self._failures = 0
+
+    def succeeded(self) -> None:
+        """Start afresh: the next failure is the first."""
+        self._began, self._failures = None, 0
+        _given_up.discard(self._store)
+
+    def wait_after(self, error: StorageError) -> None:
+        """Sleep until the next try; raise `error` when it will not pass, or has not passed within LIMIT_S."""
+        if not will_pass(error) or self._store in _given_up:
+            raise error
+        now = time.monotonic()
+        self._began = now if self._began is None else self._began
+        self._failures += 1
+        left_s = self._began + LIMIT_S - now
+        if left_s <= 0:
+            _given_up.add(self._store)
+            what = f"{error.what} Tried {self._failures} times in {now - self._began:.0f} s."
+            raise StorageError(what, fix=error.fix) from error
+        wait_s = min(left_s, wait_before_try_s(self._failures, random.uniform(0.5, 1.0)))
+        self._on_wait(error, wait_s)
+        time.sleep(wait_s)
+
+
+def wait_before_try_s(failures: int, share: float) -> float:
+    """Double with every failure up to MOST_WAIT_S; a random share of it, so that workers do not come back at once."""
+    return share * min(MOST_WAIT_S, FIRST_WAIT_S * 2.0 ** min(failures - 1, 30))

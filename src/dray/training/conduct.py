@@ -1,0 +1,90 @@
+"""One run from its first event to its last, however it ends."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Sequence
+from contextlib import suppress
+
+from dray.config.run_file import RunConfig
+from dray.errors import DrayError, StorageError
+from dray.learners.xgboost import START, Standing
+from dray.storage import StorageOptions
+from dray.telemetry.checkpoints import Checkpoints
+from dray.telemetry.events import Event, Sample, Sink, Telemetry
+from dray.telemetry.run_directory import RunDirectory
+from dray.training.keeper import Keeper
+from dray.training.result import TrainResult
+from dray.training.ringmaster import RunStopped
+from dray.training.steps import Training
+
+
+def conduct(
+    config: RunConfig,
+    storage: StorageOptions,
+    directory: RunDirectory,
+    sinks: Sequence[Sink],
+    *,
+    standing: Standing = START,
+    resumed: Sequence[str] | None = None,
+) -> TrainResult:
+    """Train from `standing` on; `resumed` are warnings about a run that was begun before, None for a new one."""
+    warnings = _Warnings()
+    telemetry = Telemetry([directory, warnings, *sinks])
+    directory.on_problem = lambda what, fix: telemetry.emit("warning", message=what, fix=fix)
+    checkpoints = Checkpoints(directory)
+    keeper = Keeper(checkpoints, telemetry, standing)
+    training = Training(config, storage, directory, telemetry, keeper, warnings.messages)
+    try:
+        telemetry.emit("run_started", run=directory.run, directory=directory.location, config=config.model_dump())
+        if resumed is not None:
+            rounds = [{"round": done.round, "metrics": done.metrics} for done in standing.rounds]
+            telemetry.emit("resumed", round=standing.round, rounds=rounds, **{"from": directory.location})
+        for message in resumed or ():
+            telemetry.emit("warning", message=message, fix="")
+        result = training.run()
+        keeper.close(write=False)
+        directory.finish(result.to_json())  # not left to a sink: a result that cannot be written is a failure
+        telemetry.emit("run_finished", result=result.to_json())
+    except BaseException as error:
+        keeper.close(write=training.begun)
+        _end_badly(error, directory, telemetry, keep=keeper.written > 0 or resumed is not None)
+        raise
+    with suppress(StorageError):  # they only take up room
+        checkpoints.clear()
+    telemetry.close()
+    return result
+
+
+def _end_badly(error: BaseException, directory: RunDirectory, telemetry: Telemetry, *, keep: bool) -> None:
+    """A mistake leaves nothing behind; a failure leaves what explains it, and a run that can be resumed."""
+    if isinstance(error, DrayError):
+        what, fix = error.what, error.fix
+    elif isinstance(error, KeyboardInterrupt | SystemExit):
+        what, fix = "The run was interrupted.", "dray resume goes on from the last complete round." if keep else ""
+    else:
+        what, fix = f"{type(error).__name__}: {error}".rstrip(": "), ""
+    stopped = isinstance(error, RunStopped | KeyboardInterrupt | SystemExit)
+    mistake = isinstance(error, DrayError) and error.exit_code == 2 and not keep
+    trace = {} if mistake or stopped else {"traceback": "".join(traceback.format_exception(error))}
+    telemetry.emit("run_failed", error=what, fix=fix, **({"status": "stopped"} if stopped else {}), **trace)
+    telemetry.close()
+    if mistake:
+        directory.remove()
+
+
+class _Warnings:
+    """A sink that keeps the warnings, for the result."""
+
+    def __init__(self) -> None:
+        self.messages: list[str] = []
+
+    def event(self, event: Event) -> None:
+        if event.kind == "warning":
+            self.messages.append(f"{event.data['message']} {event.data['fix']}".rstrip())
+
+    def sample(self, samples: list[Sample]) -> None:
+        pass
+
+    def close(self) -> None:
+        pass

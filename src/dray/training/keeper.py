@@ -1,0 +1,82 @@
+"""The newest model of a training, kept in memory and, in a thread of its own, in the run directory."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import asdict
+
+from dray.errors import StorageError
+from dray.learners.xgboost import START, Round, Standing
+from dray.telemetry.checkpoints import Checkpoint, Checkpoints
+from dray.telemetry.events import Telemetry
+
+
+class Keeper:
+    """A checkpoint that cannot be written is a warning, and the next one tries again: training goes on."""
+
+    def __init__(self, checkpoints: Checkpoints, telemetry: Telemetry, latest: Standing = START) -> None:
+        self.latest = latest
+        self.written = 0
+        """Checkpoints written so far."""
+        self._checkpoints = checkpoints
+        self._telemetry = telemetry
+        self._written_round = latest.round
+        self._news = threading.Event()
+        self._closing = False
+        self._warned = False
+        self._writer = threading.Thread(target=self._write_all, name="dray-checkpoints", daemon=True)
+        self._writer.start()
+
+    def offer(self, standing: Standing) -> None:
+        """Take in where the training stands. Any thread may call it; it returns at once."""
+        if standing.is_newer(self.latest):
+            self.latest = standing
+            self._news.set()
+
+    def close(self, *, write: bool) -> None:
+        """Stop; with `write`, only after the newest model is in the run directory."""
+        self._closing = True
+        self._news.set()
+        self._writer.join()
+        if write:
+            self._write()
+
+    def _write_all(self) -> None:
+        while True:
+            self._news.wait()
+            self._news.clear()
+            if self._closing:
+                return
+            self._write()
+
+    def _write(self) -> None:
+        latest = self.latest
+        if latest.round <= self._written_round or latest.model is None:
+            return
+        started = time.perf_counter()
+        try:
+            self._checkpoints.write(as_checkpoint(latest, latest.model))
+        except StorageError as error:
+            if not self._warned:
+                self._warned = True
+                self._telemetry.emit(
+                    "warning",
+                    message=f"The checkpoint of round {latest.round} could not be written: {error.what}",
+                    fix="Training goes on; later checkpoints are tried again.",
+                )
+            return
+        self._written_round = latest.round
+        self.written += 1
+        self._telemetry.emit("checkpoint", round=latest.round, seconds=round(time.perf_counter() - started, 3))
+
+
+def as_checkpoint(standing: Standing, model: bytes) -> Checkpoint:
+    return Checkpoint(standing.round, model, tuple(asdict(done) for done in standing.rounds))
+
+
+def as_standing(checkpoint: Checkpoint | None) -> Standing:
+    if checkpoint is None:
+        return START
+    rounds = tuple(Round(done["round"], done["seconds"], done["metrics"]) for done in checkpoint.rounds)
+    return Standing(checkpoint.round, checkpoint.model, rounds)

@@ -1,0 +1,78 @@
+"""`dray resume`: go on with a run that ended before its time, to the same model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dray.config.run_file import RunConfig, make_config
+from dray.data.parquet import open_dataset
+from dray.errors import ModelError
+from dray.storage import StorageOptions
+from dray.telemetry.checkpoints import Checkpoints
+from dray.telemetry.events import Sink
+from dray.telemetry.run_directory import RunDirectory, open_resumable
+from dray.training.conduct import conduct
+from dray.training.keeper import as_standing
+from dray.training.result import TrainResult
+from dray.training.steps import DATA, describe_data
+from dray.training.train import versions
+
+
+def resume(
+    location: str, storage: StorageOptions, overrides: Mapping[str, Any], sinks: Sequence[Sink] = ()
+) -> TrainResult:
+    """Go on from the last checkpoint of a run, or from its beginning when there is none.
+
+    `overrides` are keys of the run file that do not change the model: workers, threads, cluster, on_failure.
+    """
+    run = open_resumable(location, storage)
+    checkpoint = Checkpoints(run).read()
+    config = _config(run, storage, overrides)
+    data_storage = StorageOptions(**config.storage.model_dump())
+    _refuse_changed_data(run, config, data_storage)  # before the run is touched
+    directory = RunDirectory.reopen(location, storage, checkpoint)
+    warnings = _changed_versions(run.document.get("versions") or {})
+    return conduct(config, data_storage, directory, sinks, standing=as_standing(checkpoint), resumed=warnings)
+
+
+def _config(run: RunDirectory, storage: StorageOptions, overrides: Mapping[str, Any]) -> RunConfig:
+    """The run's own configuration; where its data is reached may have changed with the machine."""
+    values = dict(run.document["config"]) | dict(overrides)
+    given = {
+        name: value
+        for name, value in (
+            ("endpoint", storage.endpoint),
+            ("region", storage.region),
+            ("profile", storage.profile),
+        )
+        if value is not None
+    }
+    values["storage"] = dict(values.get("storage") or {}) | given
+    return make_config(values, origin=run.path("run.json"))
+
+
+def _refuse_changed_data(run: RunDirectory, config: RunConfig, storage: StorageOptions) -> None:
+    if not run.exists(DATA):  # it ended before it had looked at any
+        return
+    before = run.read_json(DATA)
+    now = describe_data(open_dataset(config.data, storage), open_dataset(config.eval, storage) if config.eval else None)
+    for role, contents in now.items():
+        was = {name: (rows, size) for name, rows, size in before[role]}
+        found = {name: (rows, size) for name, rows, size in contents}
+        for name in sorted(was.keys() | found.keys()):
+            if was.get(name) != found.get(name):
+                change = "is gone" if name not in found else "is new" if name not in was else "has changed"
+                raise ModelError(
+                    f"The data is not what it was when the run began: {name} {change}.",
+                    fix="Put it back as it was, or train anew.",
+                )
+
+
+def _changed_versions(before: Mapping[str, str]) -> list[str]:
+    now = versions()
+    return [
+        f"{name} was {before[name]} when the run began and is {now[name]} now: the model may differ."
+        for name in ("dray", "xgboost", "numpy")
+        if name in before and before[name] != now[name]
+    ]

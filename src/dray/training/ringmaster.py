@@ -1,0 +1,447 @@
+"""Brings the rows to the workers, forms rings, and keeps a training going when workers come and go.
+
+`policy.py` decides, `crew.py` knows who is there; here it is carried out: load what is missing, have everybody stand at
+the same round, form a ring, follow it. A ring that breaks costs its unfinished round; who survived keeps its rows.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+from dray.data.prepare import Preparation
+from dray.data.shards import Shard, Unit, deal_evenly, rows_of
+from dray.errors import WorkerError
+from dray.learners.xgboost import Standing, Task
+from dray.learners.xgboost_ring import Tracker
+from dray.telemetry.events import Telemetry
+from dray.training.keeper import Keeper
+from dray.workers.crew import Crew, refuse_mistakes
+from dray.workers.group import Done, Lost, Raised
+from dray.workers.policy import Go, Holdings, Part, Restart, Situation, Stop, Wait, decide, is_whole
+from dray.workers.worker import Ended, LoadReport
+
+LONGEST_GOODBYE_S = 30.0
+"""How long Ctrl-C waits for the end of a round at most."""
+
+
+class RunStopped(WorkerError):  # noqa: N818  (not a failure: an end in order)
+    """The run ended before its time, with a checkpoint to go on from."""
+
+
+@dataclass(frozen=True)
+class Dealt:
+    """The units of a run, and the parts of the first dealing."""
+
+    units: tuple[Unit, ...]
+    evals: tuple[Unit, ...]
+    parts: tuple[Part, ...]
+
+    @staticmethod
+    def among(units: Sequence[Unit], evals: Sequence[Unit], parts: int) -> Dealt:
+        dealt = deal_evenly([rows_of((unit,)) for unit in units], min(parts, len(units)))
+        dealt_evals = deal_evenly([rows_of((unit,)) for unit in evals], len(dealt))
+        bases = enumerate(zip(dealt, dealt_evals, strict=True))
+        return Dealt(tuple(units), tuple(evals), tuple(Part(base, own, own_eval) for base, (own, own_eval) in bases))
+
+    @property
+    def rows(self) -> tuple[int, ...]:
+        return tuple(rows_of((unit,)) for unit in self.units)
+
+    def shards(self, part: Part) -> tuple[Shard, Shard]:
+        return tuple(self.units[unit] for unit in part.units), tuple(self.evals[unit] for unit in part.evals)
+
+
+@dataclass
+class _Ring:
+    """One attempt."""
+
+    number: int
+    holdings: Holdings
+    tracker: Tracker | None
+    calls: dict[int, int]
+    """Workers by the number of their call."""
+    ended: dict[int, Ended]
+    broken: bool = False
+    pausing: bool = False
+
+
+class RingMaster:
+    """One run's rows and rounds. Made for one `load` and one `train`."""
+
+    def __init__(
+        self, crew: Crew, telemetry: Telemetry, dealt: Dealt, preparation: Preparation, keeper: Keeper
+    ) -> None:
+        self._crew = crew
+        self._telemetry = telemetry
+        self._dealt = dealt
+        self._preparation = crew.group.share(preparation)
+        self._keeper = keeper
+        self._loaded: dict[int, dict[Part, LoadReport]] = {}
+        self._loading: dict[int, tuple[int, Part]] = {}
+        self._rising: dict[int, tuple[int, tuple[Part, ...]]] = {}
+        self._stand: dict[int, set[Part]] = {}
+        """Parts that hold the model of `_standing_ref`."""
+        self._target: Holdings | None = None
+        self._told = ""
+        self._below_since: float | None = None
+        self._lost_now = 0
+        self._broken_at = (-1, 0)
+        """The round that rings broke in last, and how often."""
+        self._rings = 0
+        self._all_rows: int | None = None
+        self._disturbed_at: float | None = None
+        self._task: Task | None = None
+        self._task_ref: Any = None
+        self._standing_ref: Any = None
+        self._shared: Standing | None = None
+        """What `_standing_ref` stands for: the keeper may have newer models in the middle of a ring."""
+        self._ring: _Ring | None = None
+        self.recovery_s = 0.0
+        self.rows_reloaded = 0
+        self._rows_told = 0
+        self.proofs: dict[int, Any] = {}
+
+    def load(self) -> list[LoadReport]:
+        """Have all rows loaded; return one report a part."""
+        self._crew.phase = "load"
+        reports = self._reports(self._settle())
+        self._all_rows = sum(report.rows for report in reports)
+        self._recovered()
+        return reports
+
+    def train(self, task: Task) -> Standing:
+        """Train till it is over, whatever happens on the way that the policy can live with."""
+        self._task = task
+        self._crew.phase = "train"
+        self._task_ref = self._crew.group.share(task)
+        self._take(self._keeper.latest)
+        while not self._keeper.latest.is_over(task):
+            self._follow(self._form(self._settle()))
+        return self._keeper.latest
+
+    def say_goodbye(self) -> None:
+        """Get the model of the last complete round from whoever is quick enough, before everybody is ended."""
+        task, ring = self._task, self._ring
+        if task is None or ring is None:
+            return
+        workers = [worker for worker in ring.holdings if worker in self._crew.ready]
+        for worker in workers:
+            self._crew.group.tell(worker, "stop")
+        last = self._keeper.latest.rounds[-1].seconds if self._keeper.latest.rounds else 1.0
+        deadline = time.monotonic() + min(LONGEST_GOODBYE_S, max(5.0, 3 * last))
+        calls = {self._crew.group.call(worker, "standing", self._task_ref) for worker in workers}
+        while calls and time.monotonic() < deadline:
+            for happening in self._crew.group.happenings(0.5):
+                if isinstance(happening, Done) and happening.call in calls:
+                    self._keeper.offer(happening.value)
+                    return
+                if isinstance(happening, Raised | Lost):
+                    calls = calls - {happening.call} if isinstance(happening, Raised) else set()
+
+    # Who holds what
+
+    def _settle(self) -> Holdings:
+        """Return when all rows are where the policy wants them, and everybody stands where the training does."""
+        while True:
+            if self._crew.changed or self._target is None:
+                self._target = self._decide()
+            if self._target is not None:
+                self._send_for(self._target)
+                if self._is_settled(self._target):
+                    return self._target
+            self._step()
+
+    def _decide(self) -> Holdings | None:
+        crew = self._crew
+        crew.changed = False
+        usable = crew.ready.keys() - crew.leaving
+        if len(usable) >= crew.limits.min_workers:
+            self._below_since = None
+        elif self._below_since is None:
+            self._below_since = time.monotonic()
+        match decide(self._situation()):
+            case Go(assignment):
+                self._told = ""
+                return {worker: parts for worker, parts in assignment.items() if parts}
+            case Wait(why):
+                if why != self._told:
+                    self._told = why
+                    self._telemetry.emit("waiting", why=why, limit_s=crew.limits.wait_s)
+            case Restart():
+                for worker in list(self._loaded):
+                    self._drop(worker)
+                self._lost_now = 0
+                crew.restart()
+            case Stop(what, fix):
+                raise RunStopped(f"{what} {crew.last_loss}".rstrip(), fix=fix)
+        return None
+
+    def _situation(self) -> Situation:
+        crew = self._crew
+        held: dict[int, list[Part]] = {worker: list(self._loaded.get(worker, ())) for worker in crew.ready}
+        for worker, part in self._loading.values():  # as good as loaded: nobody else need load it
+            if worker in held:
+                held[worker].append(part)
+        broken_in, times = self._broken_at
+        return Situation(
+            level=crew.level,
+            limits=crew.limits,
+            parts=self._dealt.parts,
+            rows=self._dealt.rows,
+            loaded={worker: tuple(parts) for worker, parts in held.items()},
+            leaving=crew.leaving & crew.ready.keys(),
+            expected=crew.expected,
+            lost_now=self._lost_now,
+            failures=crew.failures,
+            failures_in_round=times if broken_in == self._keeper.latest.round else 0,
+            waited_s=0.0 if self._below_since is None else time.monotonic() - self._below_since,
+        )
+
+    def _send_for(self, target: Holdings) -> None:
+        """Send for what is missing: rows to be loaded, then the model for them."""
+        group = self._crew.group
+        on_the_way = set(self._loading.values())
+        for worker, parts in target.items():
+            loaded = self._loaded.setdefault(worker, {})
+            for part in parts:
+                if part not in loaded and (worker, part) not in on_the_way:
+                    train, other_eval = self._dealt.shards(part)
+                    if self._all_rows is not None:
+                        self._telemetry.emit("reload", worker=worker, rows=rows_of(train), why=self._why(worker))
+                    call = group.call(
+                        worker,
+                        "load",
+                        self._preparation,
+                        part,
+                        train,
+                        other_eval,
+                        beside=self._is_at_work(),
+                    )
+                    self._loading[call] = worker, part
+            rising = {part for riser, own in self._rising.values() if riser == worker for part in own}
+            lacking = tuple(part for part in parts if part in loaded and part not in self._stand.get(worker, ()))
+            lacking = tuple(part for part in lacking if part not in rising)
+            # While a ring is at work, where it will stand is not known.
+            if self._task is not None and lacking and not self._is_at_work():
+                call = group.call(worker, "stand", self._task_ref, self._standing_ref, lacking)
+                self._rising[call] = worker, lacking
+
+    def _is_settled(self, target: Holdings) -> bool:
+        if not self._is_loaded(target):
+            return False
+        return self._task is None or all(set(parts) <= self._stand.get(w, set()) for w, parts in target.items())
+
+    def _is_loaded(self, target: Holdings) -> bool:
+        return all(part in self._loaded.get(worker, {}) for worker, parts in target.items() for part in parts)
+
+    def _is_at_work(self) -> bool:
+        return self._ring is not None and bool(self._ring.calls)
+
+    def _why(self, worker: int) -> str:
+        if self._ring is not None and not self._ring.broken:
+            return "handing over" if self._crew.leaving else "joining"
+        return "takes over lost rows" if any(self._loaded.get(worker, {})) else "replacement"
+
+    def _reports(self, holdings: Holdings) -> list[LoadReport]:
+        return [self._loaded[worker][part] for worker, parts in holdings.items() for part in parts]
+
+    # What happens
+
+    def _step(self) -> list[Done]:
+        """Take in what has happened; return the results that somebody else asked for."""
+        others: list[Done] = []
+        for happening in self._crew.step():
+            if isinstance(happening, Raised):
+                refuse_mistakes(happening.error)
+                happening = self._crew.fail(happening.worker, happening.error)
+            if isinstance(happening, Lost):
+                self._lost_now += 1
+                if self._ring is None or self._ring.broken or happening.worker in self._ring.holdings:
+                    self._disturbed()
+                self._drop(happening.worker)
+            elif isinstance(happening, Done) and not self._took(happening):
+                others.append(happening)
+        return others
+
+    def _took(self, done: Done) -> bool:
+        if done.call in self._loading:
+            worker, part = self._loading.pop(done.call)
+            self._loaded.setdefault(worker, {})[part] = done.value
+            self._telemetry.emit(
+                "worker_loaded", worker=worker, rows=done.value.rows, seconds=round(done.value.seconds, 3)
+            )
+            if self._all_rows is not None:
+                self.rows_reloaded += sum(self._dealt.rows[unit] for unit in part.units)
+        elif done.call in self._rising:
+            worker, parts = self._rising.pop(done.call)
+            self._stand.setdefault(worker, set()).update(parts)
+        elif self._ring is not None and done.call in self._ring.calls:
+            worker = self._ring.calls.pop(done.call)
+            self._ring.ended[worker] = done.value
+            self.proofs[worker] = done.value.proof
+            self._ring.broken |= done.value.how == "broken"
+        else:
+            return False
+        return True
+
+    def _drop(self, worker: int) -> None:
+        """A worker is gone, and all that it held or was about to."""
+        self._loaded.pop(worker, None)
+        self._stand.pop(worker, None)
+        self._loading = {call: of for call, of in self._loading.items() if of[0] != worker}
+        self._rising = {call: of for call, of in self._rising.items() if of[0] != worker}
+        if self._ring is None:
+            return
+        self._ring.ended.pop(worker, None)  # who comes in its place knows nothing of it
+        if worker in self._ring.calls.values():
+            self._ring.calls = {call: other for call, other in self._ring.calls.items() if other != worker}
+            self._ring.broken = True
+
+    def _disturbed(self) -> None:
+        if self._disturbed_at is None:
+            self._disturbed_at = time.monotonic()
+
+    def _recovered(self) -> None:
+        self._lost_now = 0
+        if self._disturbed_at is not None:
+            seconds = time.monotonic() - self._disturbed_at
+            self._disturbed_at = None
+            self.recovery_s += seconds
+            self._telemetry.emit(
+                "recovered",
+                round=self._keeper.latest.round,
+                seconds=round(seconds, 3),
+                rows_reloaded=self.rows_reloaded - self._rows_told,
+                workers=len(self._crew.ready),
+            )
+        self._rows_told = self.rows_reloaded
+
+    # Rings
+
+    def _take(self, standing: Standing) -> None:
+        """Everybody shall stand here from now on."""
+        self._keeper.offer(standing)
+        self._share_latest()
+
+    def _share_latest(self) -> None:
+        latest = self._keeper.latest
+        self._standing_ref, self._shared = self._crew.group.share(latest), latest
+        self._rising = {}  # who is on the way to an older model has not arrived
+
+    def _form(self, holdings: Holdings) -> _Ring:
+        crew, standing = self._crew, self._keeper.latest
+        rows = sum(report.rows for report in self._reports(holdings))
+        if not is_whole(self._dealt.parts, holdings) or rows != self._all_rows:
+            raise WorkerError(f"A ring of {rows:,} rows of {self._all_rows:,}: dray never trains on less.", fix="")
+        before = set(self._ring.holdings) if self._ring is not None else set()
+        self._forget_others(holdings)
+        seats: dict[int, list[tuple[int, Part]]] = {worker: [] for worker in sorted(holdings)}
+        for member, (worker, part) in enumerate((w, part) for w in sorted(holdings) for part in holdings[w]):
+            seats[worker].append((member, part))
+        members = sum(map(len, seats.values()))
+        tracker = None if crew.alone else Tracker(members, crew.group.ring_host)
+        address = None if tracker is None else tracker.address
+        self._rings += 1
+        number = self._rings
+        self._telemetry.emit("ring", members=members, workers=len(seats), round=standing.round)
+        for worker in sorted(set(holdings) - before) if before and self._disturbed_at is None else ():
+            held = sum(report.rows for report in self._loaded[worker].values())
+            self._telemetry.emit(
+                "joined", worker=worker, host=crew.ready[worker].host, rows=held, round=standing.round + 1
+            )
+        calls = {
+            crew.group.call(worker, "train", self._task_ref, own, address, number): worker
+            for worker, own in seats.items()
+        }
+        self._recovered()
+        self._ring = _Ring(number, holdings, tracker, calls, {})
+        for worker in crew.leaving - holdings.keys():
+            crew.dismiss(worker, "others hold its rows now")
+            self._drop(worker)
+        return self._ring
+
+    def _forget_others(self, holdings: Holdings) -> None:
+        """Let workers drop what they need no longer."""
+        for worker, parts in holdings.items():
+            others = tuple(part for part in self._loaded[worker] if part not in parts)
+            if others:
+                self._crew.group.call(worker, "forget", others)
+                for part in others:
+                    del self._loaded[worker][part]
+                    self._stand.get(worker, set()).discard(part)
+
+    def _follow(self, ring: _Ring) -> None:
+        """Follow a ring to its end, and take over what it came to."""
+        freed = False
+        with ring.tracker or nullcontext():
+            while ring.calls:
+                self._step()
+                if ring.broken and not freed:
+                    freed = True
+                    self._free(ring)
+                elif not ring.broken:
+                    self._prepare_change(ring)
+        self._conclude(ring)
+
+    def _free(self, ring: _Ring) -> None:
+        """Free those who wait in the ring for somebody who will not answer."""
+        self._disturbed()
+        if ring.tracker is not None:
+            ring.tracker.abandon()
+        for worker in set(ring.calls.values()):
+            self._crew.group.tell(worker, "free", ring.number)
+
+    def _prepare_change(self, ring: _Ring) -> None:
+        """Have others load beside the training; when they are ready, pause it at a round's end."""
+        if ring.pausing:
+            return
+        if self._crew.changed:
+            try:
+                self._target = self._decide()
+            except RunStopped:
+                self._crew.changed = True  # raised again, once the ring has paused
+                self._target = {}
+        if self._target is None or self._target == ring.holdings:
+            return
+        self._send_for(self._target)
+        if self._is_loaded(self._target):
+            ring.pausing = True
+            for worker in ring.calls.values():
+                self._crew.group.tell(worker, "pause", ring.number)
+
+    def _conclude(self, ring: _Ring) -> None:
+        """Get the model of the last complete round; those who have it and are whole need not be told."""
+        for worker, ended in sorted(ring.ended.items(), key=lambda item: -item[1].round):
+            known = self._keeper.latest
+            # The same round is news when a ring broke between its tree and its metrics, and this one made up for it.
+            news = ended.round > known.round or (ended.round == known.round and not known.is_complete)
+            if news and (standing := self._ask_standing(worker)) is not None:
+                self._keeper.offer(standing)
+        self._crew.watch.tell_rounds(self._keeper.latest.rounds)
+        latest = self._keeper.latest.round
+        if self._keeper.latest is not self._shared or ring.broken:
+            self._share_latest()
+            self._stand = {
+                worker: set(ended.whole) if ended.round == latest else set()
+                for worker, ended in ring.ended.items()
+                if worker in self._crew.ready
+            }
+        if ring.broken:
+            broken_in, times = self._broken_at
+            self._broken_at = (latest, times + 1 if broken_in == latest else 1)
+            self._crew.changed = True
+
+    def _ask_standing(self, worker: int) -> Standing | None:
+        if worker not in self._crew.ready:
+            return None
+        asked = self._crew.group.call(worker, "standing", self._task_ref)
+        while worker in self._crew.ready:
+            for done in self._step():
+                if done.call == asked:
+                    standing: Standing = done.value
+                    return standing
+        return None

@@ -1,0 +1,336 @@
+"""The steps of a training run, in order.
+
+Order matters: what can be wrong is looked at before what takes time. The footers come first, the cluster starts
+while the sample is read, and nothing is loaded before the plan stands.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import asdict
+from typing import Any
+
+from dray.config.run_file import RunConfig, WorkerRange
+from dray.data.cuts import cut_points
+from dray.data.parquet import Dataset, open_dataset
+from dray.data.prepare import Preparation
+from dray.data.sample import sample_columns
+from dray.data.scan import Found
+from dray.data.shards import Unit, deal
+from dray.data.split import Split
+from dray.errors import ConfigError, DataError
+from dray.learners.labels import LabelSample, LabelSummary, check_labels, choose_objective, classes_in
+from dray.learners.xgboost import Outcome, Task, conclude
+from dray.learners.xgboost_intercept import intercept
+from dray.learners.xgboost_params import asked_objective, broken_promise, check_constraints, complete
+from dray.storage import StorageOptions
+from dray.telemetry.events import Telemetry
+from dray.telemetry.run_directory import RunDirectory
+from dray.training.agree import (
+    Previous,
+    Roles,
+    agreed_bins,
+    assign_roles,
+    check_eval_schema,
+    cuts_as_table,
+    make_cuts,
+    read_previous,
+    scan_shares,
+    units_of,
+    with_categories,
+)
+from dray.training.keeper import Keeper
+from dray.training.result import Identity, Seconds, ThreadProof, TrainResult
+from dray.training.ringmaster import Dealt, RingMaster
+from dray.workers.crew import Crew, Terms, started_crew
+from dray.workers.worker import LoadReport
+
+DATA = "data.json"
+LABELS_SEEN = 1_000_000
+LABELS_SEED = 0x6C6162656C73
+
+
+class Training:
+    """One run, step by step. Made for one call of `run`."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        storage: StorageOptions,
+        directory: RunDirectory,
+        telemetry: Telemetry,
+        keeper: Keeper,
+        warnings: list[str],
+    ) -> None:
+        self.config = config
+        self.storage = storage
+        self.directory = directory
+        self.telemetry = telemetry
+        self.keeper = keeper
+        self.warnings = warnings
+        self.times = [time.perf_counter()]
+        self.begun = False
+        """Rounds are being trained: what comes of them is worth keeping."""
+
+    def run(self) -> TrainResult:
+        config = self.config
+        self.telemetry.emit("phase", name="prepare")
+        previous = read_previous(config.continue_from, self.storage) if config.continue_from else None
+        train_data = open_dataset(config.data, self.storage)
+        roles = assign_roles(config, train_data.schema, previous)
+        bins = agreed_bins(config.params, previous)
+        check_constraints(config.params, [feature.name for feature in roles.features])
+        eval_data = open_dataset(config.eval, self.storage) if config.eval else None
+        if eval_data is not None:
+            check_eval_schema(roles, eval_data.schema)
+        self._note_data(train_data, eval_data)
+        least = config.workers.min if isinstance(config.workers, WorkerRange) else config.workers
+        if isinstance(least, int) and roles.group is None:
+            deal(units_of(train_data, roles, []), max(1, least))  # too few row groups: say it now
+        self._tell_data(train_data, roles)
+        cells = train_data.rows * len(roles.features)
+        self.telemetry.emit("phase", name="start")
+        with ExitStack() as stack:
+            pool = stack.enter_context(ThreadPoolExecutor(max_workers=1))
+            sample = pool.submit(_sampled_cuts, train_data, roles, bins) if previous is None else None
+            crew = stack.enter_context(
+                started_crew(
+                    config.workers,
+                    config.threads,
+                    config.cluster,
+                    len(train_data.row_groups),
+                    cells,
+                    self.telemetry,
+                    terms=_terms(config),
+                    on_copy=self.keeper.offer,
+                    rounds_told=len(self.keeper.latest.rounds),
+                )
+            )
+            self._describe(crew)
+            columns = sample.result() if sample is not None else []
+            self.times.append(time.perf_counter())
+            self.telemetry.emit("phase", name="load")
+            master, preparation = self._rows(crew, roles, train_data, eval_data, columns, bins, previous)
+            loads = master.load()
+            task, reason = self._task(preparation, loads, previous)
+            self.telemetry.emit(
+                "decided",
+                workers=0 if crew.alone else len(crew.ready),
+                threads=crew.threads,
+                objective=task.objective,
+                reasons=[*crew.reasons, f"objective: {task.objective} ({reason})"],
+            )
+            self.times.append(time.perf_counter())
+            self.telemetry.emit("phase", name="train")
+            outcome = self._train(crew, master, task, preparation)
+            self.times.append(time.perf_counter())
+            self.telemetry.emit("phase", name="save")
+            self.directory.write_bytes("model.ubj", outcome.model)
+            self.directory.write_table("cuts.parquet", cuts_as_table(preparation.features, preparation.cuts))
+        return self._result(crew, master, preparation, loads, task, outcome)
+
+    def _rows(
+        self,
+        crew: Crew,
+        roles: Roles,
+        train_data: Dataset,
+        eval_data: Dataset | None,
+        sample: Sequence[Any],
+        bins: int,
+        previous: Previous | None,
+    ) -> tuple[RingMaster, Preparation]:
+        """Find out what stands in no footer, and deal the rows."""
+        config = self.config
+        found = self._scan(crew, train_data, roles.categories, roles) if roles.needs_scan else []
+        units = units_of(train_data, roles, found)
+        deal(units, crew.limits.min_workers)  # too few whole groups for the workers: say it
+        evals: list[Unit] = []
+        if eval_data is not None:
+            evals = units_of(eval_data, roles, self._scan(crew, eval_data, [], roles) if roles.group else [])
+        roles = with_categories(roles, found) if roles.categories else roles
+        preparation = Preparation(
+            features=roles.features,
+            label=roles.label,
+            weight=roles.weight,
+            group=roles.group,
+            cuts=make_cuts(roles, sample, bins, previous),
+            bins=bins,
+            split=None if config.eval_fraction is None else Split(config.eval_fraction, config.seed),
+            label_sample=Split(min(1.0, LABELS_SEEN / train_data.rows), LABELS_SEED),
+            storage=self.storage,
+        )
+        dealt = Dealt.among(units, evals, crew.limits.max_workers)
+        return RingMaster(crew, self.telemetry, dealt, preparation, self.keeper), preparation
+
+    def _scan(self, crew: Crew, dataset: Dataset, categories: list[str], roles: Roles) -> list[Found]:
+        shares = scan_shares(dataset, max(1, len(crew.ready)))
+        return crew.run("scan", [(share, categories, roles.group, self.storage) for share in shares])
+
+    def _task(
+        self, preparation: Preparation, loads: Sequence[LoadReport], previous: Previous | None
+    ) -> tuple[Task, str]:
+        config, label, ranking = self.config, preparation.label, preparation.group is not None
+        summary = LabelSummary.merge(load.labels for load in loads)
+        asked = asked_objective(config.objective, config.params)
+        if previous is not None:
+            if asked not in (None, previous.model.objective):
+                raise ConfigError(
+                    f"The earlier run has the objective {previous.model.objective}, not {asked}.",
+                    fix="Leave the objective out.",
+                )
+            objective, reason = previous.model.objective, "that of the earlier run"
+        elif asked is not None:
+            objective, reason = asked, "as asked"
+        else:
+            objective, reason = choose_objective(label, summary, ranking=ranking)
+        check_labels(label, summary, objective, ranking=ranking)
+        evaluate = self._check_eval(preparation, loads, objective)
+        params = complete(
+            config.params | {"max_bin": preparation.bins},
+            objective=objective,
+            classes=classes_in(label, summary, objective),
+            seed=config.seed,
+        )
+        if previous is None and "base_score" not in params:
+            params["base_score"] = intercept(params, LabelSample.merge(load.label_sample for load in loads))
+        return Task(
+            params=params,
+            objective=objective,
+            rounds=config.rounds,
+            early_stop=config.early_stop,
+            evaluate=evaluate,
+            start_model=None if previous is None else previous.content,
+            before=0 if previous is None else previous.model.booster.num_boosted_rounds(),
+        ), reason
+
+    def _check_eval(self, preparation: Preparation, loads: Sequence[LoadReport], objective: str) -> bool:
+        """Say whether there is an evaluation set; its labels must be as good as those of the training data."""
+        asked = self.config.eval or self.config.eval_fraction is not None
+        summaries = [load.eval_labels for load in loads if load.eval_labels is not None]
+        if not asked:
+            return False
+        if not summaries:
+            raise DataError("No row went to the evaluation set.", fix="Use a larger --eval-fraction.")
+        summary = LabelSummary.merge(summaries)
+        if summary.minimum != summary.maximum:  # one outcome only is odd, yet evaluation works
+            check_labels(preparation.label, summary, objective, ranking=preparation.group is not None)
+        elif summary.missing:
+            raise DataError("The evaluation set has rows without a label.", fix="Drop those rows.")
+        unseen = {name: sum(load.unseen.get(name, 0) for load in loads) for load in loads for name in load.unseen}
+        for name, count in unseen.items():
+            self.telemetry.emit(
+                "warning",
+                message=f'{count:,} evaluation rows have a value of "{name}" that training does not know.',
+                fix="They count as missing there.",
+            )
+        return True
+
+    def _train(self, crew: Crew, master: RingMaster, task: Task, preparation: Preparation) -> Outcome:
+        crew.watch.rounds = task.rounds
+        self.begun = True
+        try:
+            standing = master.train(task)
+        except (KeyboardInterrupt, SystemExit):
+            master.say_goodbye()
+            raise
+        return conclude(task, standing, preparation.features, preparation.label)
+
+    def _result(
+        self,
+        crew: Crew,
+        master: RingMaster,
+        preparation: Preparation,
+        loads: Sequence[LoadReport],
+        task: Task,
+        outcome: Outcome,
+    ) -> TrainResult:
+        begin, started, loaded, trained = self.times
+        broken = broken_promise(task.params, task.objective, weighted=preparation.weight is not None)
+        if broken:
+            self.telemetry.emit(
+                "warning",
+                message=f"The promise of the same model for any number of workers does not hold: {broken}.",
+                fix="Leave the parameter out to have it.",
+            )
+        return TrainResult(
+            run=self.directory.run,
+            directory=self.directory.location,
+            model=self.directory.path("model.ubj"),
+            model_digest=outcome.digest,
+            learner="xgboost",
+            objective=task.objective,
+            rows=sum(load.rows for load in loads),
+            eval_rows=sum(load.eval_rows for load in loads),
+            features=len(preparation.features),
+            workers=0 if crew.alone else len(master.proofs),
+            rounds=outcome.rounds,
+            best_round=outcome.best_round,
+            seconds=Seconds(
+                started - begin,
+                loaded - started,
+                trained - loaded,
+                master.recovery_s,
+                time.perf_counter() - begin,
+            ),
+            metrics=outcome.metrics,
+            threads=tuple(
+                ThreadProof(
+                    worker,
+                    crew.ready[worker].host if worker in crew.ready else "",
+                    proof.decided,
+                    round(proof.used, 2),
+                    proof.verdict.ok,
+                )
+                for worker, proof in sorted(master.proofs.items())
+            ),
+            peak_memory_bytes=crew.watch.peak_memory_bytes,
+            failures=crew.failures,
+            rows_reloaded=master.rows_reloaded,
+            identity=Identity(broken is None, broken or "shared cuts, one intercept, all rows in every round"),
+            warnings=tuple(self.warnings),
+            content=outcome.model,
+        )
+
+    def _note_data(self, train_data: Dataset, eval_data: Dataset | None) -> None:
+        """Note down what the data is, for `dray resume` to compare."""
+        if not self.directory.exists(DATA):
+            self.directory.write_json(DATA, describe_data(train_data, eval_data))
+
+    def _tell_data(self, data: Dataset, roles: Roles) -> None:
+        self.telemetry.emit(
+            "data",
+            rows=data.rows,
+            features=len(roles.features),
+            files=len(data.files),
+            row_groups=len(data.row_groups),
+            bytes=data.bytes,
+        )
+
+    def _describe(self, crew: Crew) -> None:
+        self.directory.describe(
+            cluster={"name": crew.cluster, "workers": [asdict(member) for member in crew.ready.values()]}
+        )
+
+
+def _terms(config: RunConfig) -> Terms:
+    return Terms(
+        level=config.on_failure,
+        failures=config.max_failures,
+        failures_in_round=config.max_failures_in_round,
+        heartbeat_s=config.heartbeat_s,
+        wait_s=config.wait_s,
+    )
+
+
+def _sampled_cuts(dataset: Dataset, roles: Roles, bins: int) -> list[Any]:
+    """Cut points of the numeric features: a few hundred values each instead of the sample."""
+    with ThreadPoolExecutor() as pool:  # sorting lets go of the interpreter
+        return list(pool.map(lambda column: cut_points(column, bins), sample_columns(dataset, roles.features)))
+
+
+def describe_data(train_data: Dataset, eval_data: Dataset | None) -> dict[str, Any]:
+    """Return what tells a run's data from any other."""
+    return {"train": train_data.contents, "eval": () if eval_data is None else eval_data.contents}

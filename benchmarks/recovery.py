@@ -161,6 +161,7 @@ def main() -> int:
                     print(f"[{repeat + 1}/{repeats}] {name}, {how} ... ", end="", flush=True)
                     print(_run_once(contender, job, results[name], asked.limit, disturbed=disturbed), flush=True)
                     shutil.rmtree(job.out, ignore_errors=True)
+        figures: dict[str, Any] = {name: {**asdict(runs), "extra": runs.extra} for name, runs in results.items()}
         tables, wanted = [_table(results)] if chosen else [], musts(results) if chosen else []
         if DRAY in results and results[DRAY].extra:
             tables.append(_dray_table(results[DRAY]))
@@ -168,6 +169,7 @@ def main() -> int:
             compared = revision.compare(asked.against, asked.dray, train, rounds, repeats, env, scratch)
             tables.append(compared.table)
             wanted += compared.musts
+            figures["undisturbed"] = compared.seconds
 
     title = f"One worker of 2 killed at half of {rounds} rounds: {rows:,} rows x {data.FEATURES} features"
     full = (rows, rounds) == FULL[:2]
@@ -175,7 +177,7 @@ def main() -> int:
     complete = full and not asked.only and not problems
     reporting.publish(
         "recovery", f"{title}, {asked.cores} cores, median of {repeats}", machine, tables, wanted,
-        {name: {**asdict(runs), "extra": runs.extra} for name, runs in results.items()}, save=complete,
+        figures, save=complete,
     )  # fmt: skip
     for problem in problems:
         print(f"Error: {problem}", file=sys.stderr)

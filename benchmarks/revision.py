@@ -22,6 +22,7 @@ WORKERS = {"dray, one process": 0, "dray, 2 workers": 2}
 class Compared:
     table: str
     musts: list[Must]
+    seconds: dict[str, list[float]]
 
 
 def compare(
@@ -58,6 +59,7 @@ def compare(
             Must(f"{name}, undisturbed, against {revision}", middle[name, "now"] / middle[name, "then"], LIMIT)
             for name in WORKERS
         ],
+        {f"{name}, {revision if side == 'then' else 'here'}": values for (name, side), values in taken.items()},
     )
 
 

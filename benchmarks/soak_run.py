@@ -66,6 +66,8 @@ class SoakRun:
         self._rng = random.Random(-1 - plan.seed)
         self._outcome = Outcome(plan)
         self._asleep: list[tuple[float, int]] = []
+        self._stopped: set[int] = set()
+        self._on_node: set[int] = set()
 
     def run(self, limit_s: float) -> Outcome:
         """Run it to its end, or to the limit, which counts as a hang."""
@@ -146,6 +148,8 @@ class SoakRun:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL if disturbance.kind == "kill" else signal.SIGSTOP)
                 self._outcome.count(disturbance.kind)
+                if disturbance.kind != "kill":
+                    self._stopped.add(pid)
                 if disturbance.kind == "nap":
                     self._asleep.append((time.monotonic() + disturbance.nap_s, pid))
 
@@ -173,6 +177,7 @@ class SoakRun:
                 self._start_node(node)
             case NodeVisit(goes=goes, share=share) if goes != "stays" and node.started:
                 if "node went" not in self._outcome.injected and self._share_done(dray) >= share:
+                    self._on_node = {process.pid for process in node.processes()}
                     gone = node.kill() if goes == "killed" else node.terminate()
                     self._outcome.count("node went", int(gone))
 
@@ -212,6 +217,9 @@ class SoakRun:
             for process in psutil.Process().children(recursive=True)
             if process not in own and process.pid not in before and process.pid != dray.pid
         } | {process for process in own if _title(process).startswith(ACTOR)}
+        if "node went" in self._outcome.injected:
+            # Stopped by us on a node whose raylet is gone: nobody is left there who could end it.
+            left = {process for process in left if process.pid not in self._stopped & self._on_node}
         ended = dray.process.poll() is not None
         if not ended:
             dray.stop()
@@ -253,7 +261,7 @@ class SoakRun:
         with (self._kept / "stacks.txt").open("wb") as file:
             for pid in [dray.pid, *(process.pid for process in self._actors(dray))] if found else []:
                 with contextlib.suppress(subprocess.TimeoutExpired):
-                    command = [found, "dump", "--native", "--nonblocking", "--pid", str(pid)]
+                    command = [found, "dump", "--nonblocking", "--pid", str(pid)]
                     subprocess.run(command, stdout=file, stderr=file, timeout=20, check=False)
 
 

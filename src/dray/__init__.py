@@ -4,18 +4,19 @@
     dray.predict(result.directory, "data/", "predictions/")
     model = dray.load(result.directory)
     result = dray.resume("runs/...")  # one that was interrupted
+    results = list(dray.map(function, items))
 
 Names load on first use: importing dray imports nothing else.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
+TYPE_CHECKING = False  # `typing` itself would take longer to load than all of this
 if TYPE_CHECKING:
     from dray.api import load, predict, resume, train
-    from dray.errors import DrayError
+    from dray.errors import DrayError, ItemError
     from dray.learners.xgboost_model import Model
+    from dray.mapping.map import map
     from dray.predicting import PredictResult
     from dray.training.result import TrainResult
 
@@ -23,24 +24,39 @@ __version__ = "0.1.0"
 
 _HOME = {
     "DrayError": "dray.errors",
+    "ItemError": "dray.errors",
     "Model": "dray.learners.xgboost_model",
     "PredictResult": "dray.predicting",
     "TrainResult": "dray.training.result",
     "load": "dray.api",
+    "map": "dray.mapping.map",
     "predict": "dray.api",
     "resume": "dray.api",
     "train": "dray.api",
 }
 
-__all__ = ["DrayError", "Model", "PredictResult", "TrainResult", "__version__", "load", "predict", "resume", "train"]
+__all__ = [
+    "DrayError",
+    "ItemError",
+    "Model",
+    "PredictResult",
+    "TrainResult",
+    "__version__",
+    "load",
+    "map",
+    "predict",
+    "resume",
+    "train",
+]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name not in _HOME:
         raise AttributeError(f"module 'dray' has no attribute {name!r}")
     from importlib import import_module
 
-    return getattr(import_module(_HOME[name]), name)
+    found: object = getattr(import_module(_HOME[name]), name)
+    return found
 
 
 def __dir__() -> list[str]:

@@ -6,7 +6,8 @@
     ├── StorageError     a path, a bucket, credentials, a full disk
     ├── ClusterError     no such cluster, or not enough of it
     ├── ModelError       a run or a model file cannot be used as asked
-    └── WorkerError      a worker failed on the way; not the user's mistake
+    ├── WorkerError      a worker failed on the way; not the user's mistake
+    └── ItemError        the function failed for one item of a map
 
 Every error says what happened, with the value, and how to mend it. Both stand in `args`, so an error
 survives the way from a worker process to the driver.
@@ -62,6 +63,38 @@ class WorkerError(DrayError):
     """A worker failed on the way; not the user's mistake."""
 
     exit_code = 1
+
+
+class ItemError(DrayError):
+    """The function failed for one item of a map: raised, or given in place of the result (`on_error=`)."""
+
+    exit_code = 1
+
+    def __init__(
+        self, what: str, fix: str = "", index: int = -1, item: str = "", kind: str = "raised", traceback: str = ""
+    ) -> None:
+        super().__init__(what, fix)
+        self.args = (what, fix, index, item, kind, traceback)
+
+    @property
+    def index(self) -> int:
+        """The item's place among the items, from 0."""
+        return int(self.args[2])
+
+    @property
+    def item(self) -> str:
+        """The item as text, cut to 200 characters."""
+        return str(self.args[3])
+
+    @property
+    def kind(self) -> str:
+        """What happened: raised, time (it took too long), died (its process did), memory, pickle."""
+        return str(self.args[4])
+
+    @property
+    def traceback(self) -> str:
+        """Where the function raised, if it did."""
+        return str(self.args[5])
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

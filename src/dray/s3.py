@@ -12,6 +12,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
@@ -21,11 +22,15 @@ from pyarrow import fs as pafs
 from dray.errors import StorageError
 
 CONNECT_TIMEOUT_S = 5.0
+SESSION = "dray"
+ROLE_SECONDS = 900
+"""For how long the keys of an assumed role are asked for: the least that STS gives; they are renewed in time."""
 CHECKSUMS = "AWS_REQUEST_CHECKSUM_CALCULATION"
 _environment_lock = threading.Lock()
-_CREDENTIALS = ("INVALID_ACCESS_KEY_ID", "SIGNATURE_DOES_NOT_MATCH", "INVALID_CLIENT_TOKEN_ID", "EXPIRED_TOKEN",
-                "ExpiredToken", "INVALID_SIGNATURE", "MISSING_AUTHENTICATION_TOKEN", "UnsupportedAlgorithm",
-                "UNRECOGNIZED_CLIENT", "TokenRefreshRequired", "InvalidToken")  # fmt: skip
+_CREDENTIALS = ("INVALID_ACCESS_KEY_ID", "SIGNATURE_DOES_NOT_MATCH", "INVALID_CLIENT_TOKEN_ID", "INVALID_SIGNATURE",
+                "MISSING_AUTHENTICATION_TOKEN", "UnsupportedAlgorithm", "UNRECOGNIZED_CLIENT", "TokenRefreshRequired",
+                "InvalidToken")  # fmt: skip
+_EXPIRED = ("EXPIRED_TOKEN", "ExpiredToken", "RequestExpired", "REQUEST_EXPIRED", "token has expired")
 _PASSING = re.compile(
     r"AWS Error (?:SLOW_DOWN|SERVICE_UNAVAILABLE|INTERNAL_FAILURE|REQUEST_TIMEOUT|THROTTLING|NETWORK_CONNECTION)\b"
     r"|HTTP status (?:408|429|5\d\d)\b"
@@ -34,8 +39,48 @@ _PASSING = re.compile(
 _CERTIFICATE = re.compile(r"curlCode: (?:51|53|54|58|59|60|66|77|80|82|83|90|91)\b")
 
 
-def connect(bucket: str, endpoint: str | None, region: str | None, profile_name: str | None) -> pafs.S3FileSystem:
+@dataclass(frozen=True, slots=True)
+class _Access:
+    """How a bucket is reached. Holds keys: it is not kept, shown or sent."""
+
+    endpoint: str | None
+    region: str
+    profile: str | None
+    role: str | None
+    access_key: str | None = field(repr=False)
+    secret_key: str | None = field(repr=False)
+    session_token: str | None = field(repr=False)
+
+
+def connect(
+    bucket: str, endpoint: str | None, region: str | None, profile_name: str | None, role: str | None = None
+) -> pafs.S3FileSystem:
     """Return the file system that holds `bucket`; what is not given comes from the environment or the profile."""
+    return _connect(_access(bucket, endpoint, region, profile_name, role))
+
+
+def variables(
+    bucket: str, endpoint: str | None, region: str | None, profile_name: str | None, role: str | None = None
+) -> dict[str, str]:
+    """Return the same for a client that takes AWS variables. Holds keys: for a call, never to be kept."""
+    access = _access(bucket, endpoint, region, profile_name, role)
+    found = {
+        "AWS_ENDPOINT_URL": access.endpoint,
+        "AWS_REGION": access.region,
+        "AWS_ALLOW_HTTP": "true" if (access.endpoint or "").startswith("http://") else None,
+        "AWS_ACCESS_KEY_ID": access.access_key,
+        "AWS_SECRET_ACCESS_KEY": access.secret_key,
+        "AWS_SESSION_TOKEN": access.session_token,
+        "AWS_PROFILE": access.profile if not access.access_key else None,
+        "AWS_IAM_ROLE_ARN": access.role,
+        "AWS_IAM_ROLE_SESSION_NAME": SESSION if access.role else None,
+    }
+    return {name: value for name, value in found.items() if value}
+
+
+def _access(
+    bucket: str, endpoint: str | None, region: str | None, profile_name: str | None, role: str | None
+) -> _Access:
     profile = _profile(profile_name or os.environ.get("AWS_PROFILE") or "default", named=profile_name is not None)
     endpoint = (
         endpoint
@@ -56,20 +101,14 @@ def connect(bucket: str, endpoint: str | None, region: str | None, profile_name:
         keys = {name: os.environ.get(f"AWS_{name.upper()}") or value for name, value in keys.items()}
         if os.environ.get("AWS_ACCESS_KEY_ID"):
             keys["session_token"] = os.environ.get("AWS_SESSION_TOKEN")
-    return _connect(endpoint, region, profile_name, *keys.values())
+    return _Access(endpoint, region, profile_name, role, *keys.values())
 
 
 @lru_cache(maxsize=8)
-def _connect(
-    endpoint: str | None,
-    region: str,
-    profile: str | None,
-    access_key: str | None,
-    secret_key: str | None,
-    session_token: str | None,
-) -> pafs.S3FileSystem:
+def _connect(access: _Access) -> pafs.S3FileSystem:
     settings: dict[str, object] = {}
     environment: dict[str, str] = {}
+    endpoint = access.endpoint
     if endpoint:
         url = urlsplit(endpoint if "://" in endpoint else f"https://{endpoint}")
         if url.username or url.scheme not in ("http", "https") or not url.hostname:
@@ -82,17 +121,34 @@ def _connect(
         settings |= {"endpoint_override": url.netloc, "scheme": url.scheme}
         # Many S3 services other than AWS refuse the SDK's chunked checksums; AWS alone made them the default.
         environment[CHECKSUMS] = os.environ.get(CHECKSUMS, "WHEN_REQUIRED")
-    if access_key and secret_key:
-        settings |= {"access_key": access_key, "secret_key": secret_key, "session_token": session_token}
-    elif profile:
-        environment["AWS_PROFILE"] = profile  # a role or single sign-on: the SDK knows how
+    if access.role:
+        # The client asks STS for keys, with those of the environment or the profile, and again before they expire.
+        settings |= {"role_arn": access.role, "session_name": SESSION, "load_frequency": ROLE_SECONDS}
+        environment |= _for_sts(access)
+    elif access.access_key and access.secret_key:
+        settings |= {
+            "access_key": access.access_key,
+            "secret_key": access.secret_key,
+            "session_token": access.session_token,
+        }
+    elif access.profile:
+        environment["AWS_PROFILE"] = access.profile  # a role or single sign-on: the SDK knows how
     with _environment(environment):
         return pafs.S3FileSystem(
-            region=region,
+            region=access.region,
             connect_timeout=CONNECT_TIMEOUT_S,
             retry_strategy=pafs.AwsStandardS3RetryStrategy(max_attempts=3),
             **settings,
         )
+
+
+def _for_sts(access: _Access) -> dict[str, str]:
+    found = {"AWS_REGION": access.region}
+    if access.profile:
+        found["AWS_PROFILE"] = access.profile
+    if access.endpoint and "AWS_ENDPOINT_URL_STS" not in os.environ:
+        found["AWS_ENDPOINT_URL_STS"] = access.endpoint  # MinIO and others answer for both
+    return found
 
 
 def delete_directory(filesystem: pafs.S3FileSystem, path: str, attempts: int = 4) -> None:
@@ -168,6 +224,12 @@ def explain(location: str, text: str) -> StorageError:
     """Return what an error text of the S3 client means for `location`."""
     place = without_userinfo(location)
     bucket = place.removeprefix("s3://").partition("/")[0]
+    if any(code in text for code in _EXPIRED):
+        return StorageError(
+            f"The S3 credentials have expired ({place}).",
+            fix="Get new ones (aws sso login, or whatever gave you AWS_SESSION_TOKEN) and resume. Keys in the "
+            "environment are never renewed: for long runs name a role (storage: role) or a profile, which are.",
+        )
     if any(code in text for code in _CREDENTIALS):
         return StorageError(
             f"The S3 credentials were refused for {place}.",

@@ -44,6 +44,8 @@ class StorageOptions:
     """Region of the bucket (else AWS_REGION, AWS_DEFAULT_REGION, the profile's, or that of the bucket itself)."""
     profile: str | None = None
     """Profile in ~/.aws to take credentials from (else the environment, then AWS_PROFILE)."""
+    role: str | None = None
+    """ARN of a role to assume with those credentials (STS); its keys are renewed before they expire."""
 
 
 DEFAULT = StorageOptions()
@@ -87,7 +89,15 @@ def open_storage(location: str, options: StorageOptions = DEFAULT) -> tuple[pafs
     if not bucket:
         raise StorageError(f"{location} names no bucket.", fix="Write s3://bucket/key.")
     with translate_errors(location):
-        return s3.connect(bucket, options.endpoint, options.region, options.profile), f"{bucket}/{key}".rstrip("/")
+        filesystem = s3.connect(bucket, options.endpoint, options.region, options.profile, options.role)
+        return filesystem, f"{bucket}/{key}".rstrip("/")
+
+
+def s3_variables(location: str, options: StorageOptions = DEFAULT) -> dict[str, str]:
+    """Return the AWS variables with which another library reaches an s3:// location. Holds keys: never to be kept."""
+    bucket = location.removeprefix("s3://").partition("/")[0]
+    with translate_errors(location):
+        return s3.variables(bucket, options.endpoint, options.region, options.profile, options.role)
 
 
 def expand(locations: Sequence[str], options: StorageOptions = DEFAULT) -> list[str]:

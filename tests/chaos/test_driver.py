@@ -81,8 +81,7 @@ def test_ended_in_training(scene: Scene, undisturbed: str, number: int, code: in
     assert again.events("resumed")[-1]["round"] >= MIDDLE  # the round that they were in, and not the checkpoint before
 
 
-@pytest.mark.parametrize("moment", ["start", "load"])
-@pytest.mark.parametrize("group", [False, True], ids=["driver", "group"])
+@pytest.mark.parametrize(("moment", "group"), [("start", True), ("load", False)])
 def test_interrupted_before_training(scene: Scene, undisturbed: str, moment: str, group: bool) -> None:
     run = scene.train(faults=[Fault("wait", moment)])
     scene.faults.wait()

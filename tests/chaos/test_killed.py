@@ -130,7 +130,7 @@ def test_again_and_again_in_the_same_round(scene: Scene, undisturbed: str) -> No
     assert reloaded(run) == {1: 2 * ROWS // 2}
 
 
-@pytest.mark.parametrize("moment", ["start", "load", "stand", "join"])
+@pytest.mark.parametrize("moment", ["start", "load", "join"])
 def test_its_replacement_as_well(scene: Scene, undisturbed: str, moment: str) -> None:
     run = scene.train(faults=[Fault("wait", "round", 1, MIDDLE)])
     [strike] = scene.faults.wait()

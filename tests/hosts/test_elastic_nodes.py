@@ -89,8 +89,8 @@ class Stage:
         assert len(self.nodes) == nodes
         self.hosts.wait_for_view(cpus=nodes)
 
-    def train(self, workers: str, *, slow_s: float = SLOW_S) -> DrayProcess:
-        self.pace.begin(slow_s)
+    def train(self, workers: str) -> DrayProcess:
+        self.pace.begin(SLOW_S)
         flags = [*FLAGS, "--workers", workers, "--threads", "1", "--cluster", self.hosts.address]
         driver = {name: value for name, value in self.hosts.environment.items() if name not in self.pace.environment}
         return start_dray(["train", self._data, *flags], cwd=self._cwd, env=driver, prefix=self.hosts.head.prefix)
@@ -284,13 +284,18 @@ def test_a_short_cut_costs_nobody(stage: Stage) -> None:
 
 def test_a_slow_link_is_no_failure(stage: Stage) -> None:
     stage.set(nodes=3)
-    with stage.train("3", slow_s=0) as run:
-        run.wait_event("phase", lambda event: event["name"] == "train")
+    with stage.train("3") as run:
+        run.wait_round(2)
         slow = stage.node_of(run, 1)
         slow.slow(delay_ms=20, rate="20mbit")
-        run.wait_round(run.events("round")[-1]["round"] + 10 if run.events("round") else 10)
+        begun = run.events("round")[-1]["round"] + 2  # the first that all of is slow
+        stage.pace.lift()
+        run.wait_round(begun + 10)
         slow.fast()
         stage.finish(run)
+    seconds = [event["seconds"] for event in run.events("round")][begun : begun + 8]
+    note("slow link", round=min(seconds))
+    assert min(seconds) > 0.1, "a round is several messages, and each takes 20 ms from there"
     assert len(run.events("ring")) == 1
 
 

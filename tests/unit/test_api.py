@@ -24,7 +24,8 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def test_the_public_names_are_these() -> None:
     assert set(dray.__all__) == {
-        "DrayError", "Model", "PredictResult", "TrainResult", "__version__", "load", "predict", "resume", "train",
+        "DrayError", "ItemError", "Model", "PredictResult", "TrainResult", "__version__", "load", "map", "predict",
+        "resume", "train",
     }  # fmt: skip
     assert dir(dray) == dray.__all__
     for name in dray.__all__:

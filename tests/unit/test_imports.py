@@ -16,7 +16,7 @@ ROOT = Path(dray.__file__).parent
 LAYERS = [
     {"cli"},
     {"api", "report"},
-    {"training", "predicting"},
+    {"training", "predicting", "mapping"},
     {"workers"},
     {"learners"},
     {"cluster", "data"},
@@ -112,7 +112,8 @@ def test_ray_is_imported_only_by_the_cluster_and_its_group_of_workers() -> None:
     wrong = [
         str(found)
         for found in users_of("ray")
-        if not found.file.startswith("cluster/") and found.file not in ("workers/ray_group.py", "workers/actor.py")
+        if not found.file.startswith("cluster/")
+        and found.file not in ("workers/ray_group.py", "workers/actor.py", "mapping/ray_tasks.py")
     ]
     assert not wrong
     assert users_of("ray")
@@ -129,7 +130,11 @@ def test_xgboost_is_imported_only_by_its_learner() -> None:
 
 
 @pytest.mark.parametrize(
-    "pure", ["data/shards.py", "data/split.py", "data/cuts.py", "learners/labels.py", "workers/policy.py"]
+    "pure",
+    [
+        *("data/shards.py", "data/split.py", "data/cuts.py", "learners/labels.py", "workers/policy.py"),
+        *("mapping/sizing.py", "mapping/blame.py", "mapping/ordering.py", "mapping/verdict.py"),
+    ],
 )
 def test_decisions_need_no_files_and_no_vendor(pure: str) -> None:
     vendors = {"pyarrow", "xgboost", "ray", "os", "pathlib", "psutil"}

@@ -14,7 +14,7 @@ from dray.cluster.cluster import Cluster, Node
 from dray.errors import ClusterError
 
 PLACE_TIMEOUT_S = 10.0
-_SOON_S = 2.0
+SOON_S = 2.0
 """A place for which there is room is given within this time."""
 
 
@@ -63,7 +63,7 @@ class Places:
         for worker in workers:
             if worker not in self._given and _table(self._groups[worker]).get("state") == "CREATED":
                 self._given.add(worker)
-        return frozenset(w for w in workers if w in self._given or now - self._asked_at[w] < _SOON_S)
+        return frozenset(w for w in workers if w in self._given or now - self._asked_at[w] < SOON_S)
 
     def options(self, worker: int) -> dict[str, Any]:
         """Return the options with which a worker starts fastest on its place."""

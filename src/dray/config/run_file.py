@@ -110,6 +110,9 @@ class StorageConfig(BaseModel):
     profile: str | None = None
     """Profile in ~/.aws to take credentials from. Default: the environment, then the default profile."""
 
+    role: str | None = None
+    """ARN of a role to assume with those credentials, as arn:aws:iam::123456789012:role/name; renewed on long runs."""
+
 
 class RunConfig(BaseModel):
     """One training run."""

@@ -108,7 +108,10 @@ class RingDoor:
         with self._lock:
             self._forming.discard(relay)
             self._formed.add(relay)
-        set_reset_on_close(lambda seen: _is_connection(seen, relay), on=True)
+            formed = set() if self._forming else set(self._formed)
+        # Not before all of this process's members have met: a reset would hit the connections over which another one
+        # is still being introduced, which XGBoost closes while its peer reads.
+        set_reset_on_close(lambda seen: any(_is_connection(seen, mine) for mine in formed), on=True)
 
     def _leave(self, relay: Relay) -> None:
         # A ring that failed to form leaves a thread that listens for orders to exit.

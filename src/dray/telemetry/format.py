@@ -10,6 +10,11 @@ def count(value: float) -> str:
     return f"{value:,.0f}"
 
 
+def rate(value: float) -> str:
+    """Return so many a second: with a digit after the point where there are few."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
 def size(value: float) -> str:
     """Return bytes in the unit that leaves one to three digits before the point."""
     for unit in ("B", "kB", "MB", "GB"):

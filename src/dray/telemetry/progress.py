@@ -78,7 +78,8 @@ class Bar:
     """How far the current work has come."""
 
     done: float
-    total: float
+    total: float | None
+    """None when nobody knows how much there is."""
     unit: str
     eta_s: float | None
     rate: float | None = None
@@ -110,7 +111,7 @@ class Progress:
     history: dict[str, dict[int, float]] = field(default_factory=dict)
     """Each metric by round."""
     best: dict[str, Best] = field(default_factory=dict)
-    counter: tuple[float, float, str] | None = None
+    counter: tuple[float, float | None, str] | None = None
     warnings: list[tuple[str, str]] = field(default_factory=list)
     result: dict[str, Any] | None = None
     failure: tuple[str, str] | None = None
@@ -198,12 +199,13 @@ class Progress:
             seconds[self.phase] = seconds.get(self.phase, 0.0) + (self.ended or now) - self.phase_started
         return seconds
 
-    def _paced(self, done: float, total: float, unit: str, now: float) -> Bar:
+    def _paced(self, done: float, total: float | None, unit: str, now: float) -> Bar:
         started = self.phase_started if self.phase is not None else self.started
         if started is None:
             return Bar(done, total, unit, None)
         rate = done / (now - started) if now > started else 0.0
-        return Bar(done, total, unit, (total - done) / rate if rate > 0 else None, rate or None)
+        eta_s = (total - done) / rate if rate > 0 and total is not None else None
+        return Bar(done, total, unit, eta_s, rate or None)
 
     def _worker(self, worker: int) -> WorkerView:
         return self.workers.setdefault(worker, WorkerView(worker))

@@ -133,14 +133,16 @@ class RingMaster:
             self._crew.group.tell(worker, "stop")
         last = self._keeper.latest.rounds[-1].seconds if self._keeper.latest.rounds else 1.0
         deadline = time.monotonic() + min(LONGEST_GOODBYE_S, max(5.0, 3 * last))
-        calls = {self._crew.group.call(worker, "standing", self._task_ref) for worker in workers}
-        while calls and time.monotonic() < deadline:
+        asked = {self._crew.group.call(worker, "standing", self._task_ref): worker for worker in workers}
+        while asked and time.monotonic() < deadline:
             for happening in self._crew.group.happenings(0.5):
-                if isinstance(happening, Done) and happening.call in calls:
+                if isinstance(happening, Done) and happening.call in asked:
                     self._keeper.offer(happening.value)
                     return
-                if isinstance(happening, Raised | Lost):
-                    calls = calls - {happening.call} if isinstance(happening, Raised) else set()
+                if isinstance(happening, Raised | Lost):  # another may still answer, if it is let out of the ring
+                    asked = {call: worker for call, worker in asked.items() if worker != happening.worker}
+                    for worker in asked.values():
+                        self._crew.group.tell(worker, "free", ring.number)
 
     # Who holds what
 
@@ -157,6 +159,7 @@ class RingMaster:
 
     def _decide(self) -> Holdings | None:
         crew = self._crew
+        crew.replace_lost()
         crew.changed = False
         usable = crew.ready.keys() - crew.leaving
         if len(usable) >= crew.limits.min_workers:

@@ -81,6 +81,7 @@ class Crew:
         """Something has happened that may call for another decision."""
         self._telemetry = telemetry
         self._expected: frozenset[int] = frozenset()
+        self._short = False
         self._seen: set[int] = set()
 
     @property
@@ -95,13 +96,21 @@ class Crew:
     def begin(self) -> None:
         """Ask for the workers, and wait for those that the run begins with."""
         self._ask_for_workers()
+        deadline = time.monotonic() + self.limits.wait_s
         while self.expected or len(self.ready) < self.limits.min_workers:
             self.require_some()
+            if time.monotonic() > deadline:
+                raise ClusterError(
+                    f"{len(self.ready)} of at least {self.limits.min_workers} workers have started within "
+                    f"{self.limits.wait_s:g} s. {self.last_loss}".rstrip(),
+                    fix="Look at the cluster's state with: ray status",
+                )
             self.step()
         self.begun = True
 
     def require_some(self) -> None:
         """Raise if nobody is there and nobody can be expected, or if too many were lost."""
+        self.replace_lost()
         if self.failures and self.level == "stop":
             raise WorkerError(
                 f"A worker was lost, and the run was to stop then (on_failure: stop). {self.last_loss}",
@@ -117,8 +126,20 @@ class Crew:
                 f"No worker is left. {self.last_loss}".rstrip(), fix="Look at the cluster's state with: ray status"
             )
 
+    def replace_lost(self) -> None:
+        """Ask for others in place of those who were lost.
+
+        Not at once when one is: finding out whether its node still answers may take a second, and whoever waits in a
+        ring for it is to be freed first.
+        """
+        if self._short and self.level != "stop":
+            self._short = False
+            self._ask_for_workers()
+            self._look_around()
+
     def step(self, timeout_s: float = TICK_S) -> list[Happening]:
         """Return what has happened, after taking it into account."""
+        self.replace_lost()
         found = self.group.happenings(timeout_s)
         for happening in found:
             if isinstance(happening, Ready):
@@ -215,7 +236,7 @@ class Crew:
             phase=self.phase,
             **({"detail": trace} if trace else {}),
         )
-        self._ask_for_workers()
+        self._short = True
 
     def _ask_for_workers(self) -> None:
         staying = self.ready.keys() - self.leaving
@@ -315,6 +336,7 @@ def started_crew(
 
     from dray.cluster.connect import connect
     from dray.cluster.joined import JoinedCluster
+    from dray.cluster.placement import PLACE_TIMEOUT_S, SOON_S
     from dray.workers.ray_group import RayGroup
 
     first_guess = asked.max if isinstance(asked, WorkerRange) and cluster == "local" else asked
@@ -326,7 +348,9 @@ def started_crew(
         watch = Watch(telemetry, shared=False, rounds_told=rounds_told)
         group = RayGroup(connected, watch, heartbeat_s=terms.heartbeat_s, on_copy=on_copy)
         try:
-            given = group.reserve(high, at_least=0)
+            # More may come later, so what is there is enough to begin with.
+            patience_s = SOON_S if isinstance(asked, WorkerRange) else PLACE_TIMEOUT_S
+            given = group.reserve(high, at_least=0, timeout_s=patience_s)
             if len(given) < low or (len(given) < high and not isinstance(asked, WorkerRange)):
                 given = _wait_for_places(group, low, high, terms.wait_s, telemetry, fixed=isinstance(asked, int))
             count = f"{high}" if low == high or not isinstance(asked, WorkerRange) else f"{low} to {high}"

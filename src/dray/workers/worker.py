@@ -229,7 +229,7 @@ class Worker:
         how: Literal["finished", "paused", "broken"] = "broken"
         if not failures:
             how = "paused" if "paused" in ends else "finished"
-        why = str(failures[0]).strip().splitlines()[-1] if failures else ""
+        why = _last_words(failures[0]) if failures else ""
         done = max(learner.done(task) for learner in learners)
         self._lead = max(learners, key=lambda learner: len(learner.rounds))
         whole = tuple(part for _, part in seats if self._parts[part].stands and self._parts[part].done(task) == done)
@@ -289,3 +289,9 @@ class Worker:
 def _rows(learner: PartLearner) -> int:
     assert learner.train_part is not None
     return learner.train_part.rows
+
+
+def _last_words(error: Exception) -> str:
+    """Return the innermost reason of an XGBoostError: the last line above its native stack trace."""
+    words = str(error).partition("Stack trace:")[0].split("\n")
+    return next((line.strip() for line in reversed(words) if line.strip()), type(error).__name__)

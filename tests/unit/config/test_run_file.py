@@ -50,12 +50,12 @@ def test_a_misspelt_key_names_the_nearest(key: str, meant: str) -> None:
 def test_a_misspelt_key_below_storage_names_the_nearest_there() -> None:
     error = refused(LEAST | {"storage": {"endpont": "http://x"}})
     assert error.what == 'Unknown key "storage.endpont" in run.yaml. Did you mean "endpoint"?'
-    assert error.fix == "Known keys: endpoint, region, profile."
+    assert error.fix == "Known keys: endpoint, region, profile, role."
 
 
 def test_credentials_have_no_place_in_a_run_file() -> None:
     assert 'Unknown key "storage.secret_key"' in refused(LEAST | {"storage": {"secret_key": "x"}}).what
-    assert set(StorageConfig.model_fields) == {"endpoint", "region", "profile"}
+    assert set(StorageConfig.model_fields) == {"endpoint", "region", "profile", "role"}
 
 
 @pytest.mark.parametrize(("key", "told"), [("label", "--label COLUMN"), ("data", "first argument")])

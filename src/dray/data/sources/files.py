@@ -21,7 +21,6 @@ CHUNK_BYTES = 4 << 20
 """Bytes read at once, and about the size of a block that is parsed at once."""
 PARALLEL_REQUESTS = 16
 _COMPRESSIONS = {".gz": "gzip", ".gzip": "gzip", ".bz2": "bz2", ".zst": "zstd", ".zstd": "zstd"}
-_MAGIC = {b"\x1f\x8b": "gzip", b"BZh": "bz2", b"\x28\xb5\x2f\xfd": "zstd"}
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -188,11 +187,6 @@ def head(file: DataFile, storage: StorageOptions, size: int) -> bytes:
         if len(collected) >= size:
             break
     return collected[:size]
-
-
-def magic_compression(first: bytes) -> str | None:
-    """Return how bytes are compressed, by how they begin."""
-    return next((codec for magic, codec in _MAGIC.items() if first.startswith(magic)), None)
 
 
 def _size(location: str, storage: StorageOptions) -> int | None:

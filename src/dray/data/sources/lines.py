@@ -7,7 +7,8 @@ from bisect import bisect_right, insort
 
 import numpy as np
 
-from dray.data.sources.files import DataFile, chunks
+from dray.data.sources.blocks import Block
+from dray.data.sources.files import DataFile, chunks, head
 from dray.storage import StorageOptions
 
 _MOST_FILES = 256
@@ -35,3 +36,25 @@ def lines_before(file: DataFile, offset: int, newline: bytes, storage: StorageOp
         while len(_known) > _MOST_FILES:
             del _known[next(iter(_known))]
     return lines
+
+
+class LineNumbers:
+    """Line numbers of the rows of a piece: counted on the way through a compressed file, when asked in a plain one."""
+
+    def __init__(self, file: DataFile, begin: int, newline: bytes, storage: StorageOptions) -> None:
+        self._file, self._newline, self._storage = file, newline, storage
+        self._passed: int | None = None
+        if file.compression is not None:
+            self._passed = count(head(file, storage, begin), newline)
+
+    def number(self, block: Block, offset: int) -> int:
+        """Return the line of a byte of a block."""
+        before = self._passed
+        if before is None:
+            before = lines_before(self._file, block.offset, self._newline, self._storage)
+        return before + count(block.data[:offset], self._newline) + 1
+
+    def passed(self, block: Block) -> None:
+        """Go on behind a block."""
+        if self._passed is not None:
+            self._passed += count(block.data, self._newline)

@@ -65,7 +65,7 @@ class _Runs:
         """Return for every run whether the text behind it is inside quotes."""
         turns = np.cumsum(self.turning)
         resets = np.maximum.accumulate(np.where(self.turning, -1, np.arange(len(self.turning))))
-        since = turns - np.where(resets >= 0, turns[resets], 0)
+        since: Positions = turns - np.where(resets >= 0, turns[resets], 0)
         state: npt.NDArray[np.bool_] = ((since + np.where(resets >= 0, 0, int(inside))) & 1).astype(bool)
         return state
 
@@ -112,7 +112,7 @@ def first_start(data: bytes, quoting: Quoting, inside: bool) -> int | None:
     runs = _runs(data, quoting)
     states = runs.inside_after(inside)
     ends = np.append(runs.starts[1:], len(data))
-    for start, stop, within in zip(runs.stops, ends, states, strict=True):
+    for start, stop, within in zip(runs.stops, ends, states, strict=False):  # no run at all: one end
         if not within and (found := data.find(quoting.newline, start, stop)) >= 0:
             return found + 1
     return None
@@ -147,6 +147,8 @@ def ends_inside(data: bytes, quoting: Quoting) -> bool:
 
 def records(data: bytes, quoting: Quoting) -> tuple[Positions, Positions]:
     """Return where the records of `data` begin and end, empty lines left out. `data` begins where a record does."""
+    if not data:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
     array = np.frombuffer(data, np.uint8)
     following = np.append(array[1:], 0)
     breaks = np.flatnonzero((array == LF) | ((array == CR) & (following != LF)))
@@ -159,8 +161,7 @@ def records(data: bytes, quoting: Quoting) -> tuple[Positions, Positions]:
         ends = np.append(ends, len(data))
     starts = np.append(0, ends[:-1])
     lengths = ends - starts
-    empty = (lengths == 0) | ((lengths == 1) & np.isin(array[starts.clip(max=max(0, len(array) - 1))], (LF, CR)))
-    empty |= (lengths == 2) & (array[starts.clip(max=max(0, len(array) - 1))] == CR)
+    empty = ((lengths == 1) & np.isin(array[starts], (LF, CR))) | ((lengths == 2) & (array[starts] == CR))
     return starts[~empty].astype(np.int64), ends[~empty].astype(np.int64)
 
 

@@ -18,7 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dray.telemetry.events import DRIVER, Event, Sample
-from dray.telemetry.format import clock, count, duration, metric, size, sparkline
+from dray.telemetry.format import clock, count, duration, metric, rate, size, sparkline
 from dray.telemetry.progress import PHASES, RECOVER, Bar, Progress, State, WorkerView
 from dray.telemetry.sinks.summary import describe_failures, how_to_resume, summary
 from dray.telemetry.sinks.terminal import describe_data, describe_decision
@@ -159,12 +159,13 @@ def _phases(progress: Progress, now: float) -> Text:
 
 def _bar(progress: Progress, bar: Bar, width: int) -> RenderableType:
     grid = Table.grid(padding=(0, 2, 0, 0))
-    done = Text(f"{count(bar.done)}/{count(bar.total)} {bar.unit}", no_wrap=True)
+    total = f"/{count(bar.total)}" if bar.total is not None else ""
+    done = Text(f"{count(bar.done)}{total} {bar.unit}", no_wrap=True)
     pace = Text(no_wrap=True)
     if bar.unit == "rounds" and progress.round_seconds:
         pace.append(f"{duration(sum(progress.round_seconds) / len(progress.round_seconds))}/round", style="dim")
     elif bar.rate:
-        pace.append(f"{count(bar.rate)} {bar.unit}/s", style="dim")
+        pace.append(f"{rate(bar.rate)} {bar.unit}/s", style="dim")
     eta = Text(f"ETA {clock(bar.eta_s + 0.5)}" if bar.eta_s is not None else "", style="cyan", no_wrap=True)
     picture = ProgressBar(
         total=1.0,
@@ -173,7 +174,10 @@ def _bar(progress: Progress, bar: Bar, width: int) -> RenderableType:
         complete_style="cyan",
         finished_style="green",
     )
-    grid.add_row(picture, Text(f"{bar.fraction:4.0%}", style="bold"), done, eta, pace)
+    if bar.total is None:  # no end to compare with
+        grid.add_row(done, pace)
+    else:
+        grid.add_row(picture, Text(f"{bar.fraction:4.0%}", style="bold"), done, eta, pace)
     return grid
 
 

@@ -7,7 +7,7 @@ import time
 from typing import IO, Any
 
 from dray.telemetry.events import Event, Sample, Sink
-from dray.telemetry.format import count, duration, metric, size
+from dray.telemetry.format import count, duration, metric, rate, size
 from dray.telemetry.progress import RECOVER, Progress
 from dray.telemetry.sinks.summary import how_to_resume, summary
 
@@ -171,7 +171,11 @@ class PlainLines:
             return
         self._last_line = event.time
         eta = f", {duration(bar.eta_s)} left" if bar.eta_s is not None else ""
-        text = f"{count(bar.done)} of {count(bar.total)} {bar.unit} ({bar.fraction:.0%}){eta}"
+        text = f"{count(bar.done)} {bar.unit}"
+        if bar.total is not None:
+            text = f"{count(bar.done)} of {count(bar.total)} {bar.unit} ({bar.fraction:.0%}){eta}"
+        if bar.rate and bar.unit == "items":
+            text += f", {rate(bar.rate)} items/s"
         self._line(event, self._progress.phase or "work", text)
 
 

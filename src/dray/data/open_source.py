@@ -1,0 +1,180 @@
+"""One way to open whatever rows come from: files, databases, tables in memory.
+
+| locations                                            | source                                           |
+|------------------------------------------------------|--------------------------------------------------|
+| files, directories, globs; local or `s3://`          | by their endings, or by `format`                 |
+| a directory with `_delta_log`                        | a Delta Lake table                               |
+| `postgresql://`, `databricks://`, `${DATABASE_URL}`  | a query: see `sources/sql_database.py`           |
+| a function that returns a connection                 | a query                                          |
+| a pandas or polars frame, an Arrow table             | its rows                                         |
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pyarrow import fs as pafs
+
+from dray.data.source import Source
+from dray.data.sources.files import DataFile, find_files, head, plain_name
+from dray.errors import ConfigError, DataError, nearest
+from dray.storage import DEFAULT, StorageOptions, join, open_storage, translate_errors
+
+ENDINGS = {
+    ".parquet": "parquet", ".pq": "parquet", ".parq": "parquet",
+    ".csv": "csv", ".tsv": "csv", ".tab": "csv",
+    ".json": "json", ".jsonl": "json", ".ndjson": "json",
+    ".arrow": "arrow", ".arrows": "arrow", ".feather": "arrow", ".ipc": "arrow",
+}  # fmt: skip
+FORMATS = ("parquet", "csv", "json", "arrow", "delta", "sql")
+_TABS = (".tsv", ".tab")
+
+
+def open_source(
+    locations: Any, storage: StorageOptions = DEFAULT, *, format: str | None = None, **options: Any
+) -> Source:
+    """Open a source. `options` are those of the format; an unknown one is an error that names the known.
+
+    csv: delimiter, quote, header, names, nulls, types. json: types, extra_fields. delta: version.
+    sql: query or table, key, types.
+    """
+    from dray.data.sources.sql_database import is_address
+    from dray.data.sources.tables import is_table, open_table
+
+    if format is not None and format not in FORMATS:
+        raise ConfigError(f'There is no format "{format}".{nearest(format, FORMATS)}', fix=f"Use {', '.join(FORMATS)}.")
+    if is_table(locations):
+        return _call("table", open_table, (locations,), options)
+    if isinstance(locations, Sequence) and not isinstance(locations, str) and len(locations) == 1:
+        locations = locations[0]
+    if callable(locations) or is_address(locations) or format == "sql":
+        return _open_sql(locations, options)
+    names = [str(name) for name in ([locations] if not isinstance(locations, list | tuple) else locations)]
+    found = format or _format(names, storage)
+    return _call(found, _OPENERS[found], (names, storage), options)
+
+
+def _open_sql(location: Any, options: dict[str, Any]) -> Source:
+    from dray.data.sources.sql import open_sql
+    from dray.data.sources.sql_database import Database
+
+    database = Database(factory=location) if callable(location) else Database(str(location))
+    return _call("sql", open_sql, (database,), options)
+
+
+def _open_csv(
+    locations: list[str],
+    storage: StorageOptions,
+    *,
+    delimiter: str | None = None,
+    quote: str | None = '"',
+    header: bool = True,
+    names: Sequence[str] | None = None,
+    nulls: Sequence[str] | None = None,
+    types: Any = None,
+) -> Source:
+    from dray.data.sources.csv import open_csv
+    from dray.data.sources.csv_format import CsvFormat
+
+    if delimiter is None:
+        delimiter = "\t" if all(plain_name(location).endswith(_TABS) for location in locations) else ","
+    form = CsvFormat(
+        delimiter=delimiter,
+        quote=quote,
+        header=header,
+        names=None if names is None else tuple(names),
+        nulls=None if nulls is None else tuple(nulls),
+    )
+    return open_csv(locations, storage, form, types)
+
+
+def _open_json(
+    locations: list[str], storage: StorageOptions, *, types: Any = None, extra_fields: Any = "reject"
+) -> Source:
+    from dray.data.sources.json import open_json
+
+    return open_json(locations, storage, types, extra_fields)
+
+
+def _open_parquet(locations: list[str], storage: StorageOptions) -> Source:
+    from dray.data.sources.parquet import open_parquet
+
+    return open_parquet(locations, storage)
+
+
+def _open_arrow(locations: list[str], storage: StorageOptions) -> Source:
+    from dray.data.sources.arrow import open_arrow
+
+    return open_arrow(locations, storage)
+
+
+def _open_delta(locations: list[str], storage: StorageOptions, *, version: int | None = None) -> Source:
+    from dray.data.sources.delta import open_delta
+
+    if len(locations) != 1:
+        raise ConfigError(f"{len(locations)} Delta Lake tables were named.", fix="Name one.")
+    return open_delta(locations[0], storage, version)
+
+
+_OPENERS: dict[str, Callable[..., Source]] = {
+    "parquet": _open_parquet,
+    "csv": _open_csv,
+    "json": _open_json,
+    "arrow": _open_arrow,
+    "delta": _open_delta,
+}
+
+
+def _call(format: str, opener: Callable[..., Source], arguments: tuple[Any, ...], options: dict[str, Any]) -> Source:
+    known = [name for name, p in inspect.signature(opener).parameters.items() if p.kind is p.KEYWORD_ONLY]
+    for name in options:
+        if name not in known:
+            fix = f"It has {', '.join(known)}." if known else "It has none."
+            raise ConfigError(f'The format {format} has no option "{name}".{nearest(name, known)}', fix=fix)
+    return opener(*arguments, **options)
+
+
+def _format(locations: list[str], storage: StorageOptions) -> str:
+    if any(_is_delta(location, storage) for location in locations):
+        return "delta"
+    by_format: dict[str, list[DataFile]] = defaultdict(list)
+    unknown: list[DataFile] = []
+    for file in find_files(locations, storage):
+        ending = next((end for end in ENDINGS if plain_name(file.location).endswith(end)), None)
+        by_format[ENDINGS[ending]].append(file) if ending else unknown.append(file)
+    for file in unknown[:1]:  # one tells for all without an ending
+        by_format[_sniff(file, storage)] += unknown
+    if len(by_format) == 1:
+        return next(iter(by_format))
+    parts = [f"{len(files):,} {name} ({files[0].location})" for name, files in sorted(by_format.items())]
+    raise DataError(
+        f"{', '.join(locations)} has files of several formats: {', '.join(parts)}.",
+        fix="Name those of one format, such as 'data/*.csv'; or say the format if the endings mislead.",
+    )
+
+
+def _is_delta(location: str, storage: StorageOptions) -> bool:
+    if any(character in location for character in "*?["):
+        return False
+    log = join(location, "_delta_log")
+    filesystem, path = open_storage(log, storage)
+    with translate_errors(log):
+        return bool(filesystem.get_file_info(path).type == pafs.FileType.Directory)
+
+
+def _sniff(file: DataFile, storage: StorageOptions) -> str:
+    """Return the format of a file whose name does not tell."""
+    first = head(file, storage, 4096)
+    text = first.removeprefix(b"\xef\xbb\xbf").lstrip()
+    if first.startswith(b"PAR1"):
+        return "parquet"
+    if first.startswith(b"ARROW1"):
+        return "arrow"
+    if text.startswith((b"{", b"[")):
+        return "json"
+    raise DataError(
+        f"The name of {file.location} does not tell its format.", fix=f"Say it: format={', '.join(FORMATS[:4])}."
+    )

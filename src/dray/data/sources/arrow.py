@@ -1,0 +1,97 @@
+"""Arrow IPC: files (Feather is one) by their record batches; streams from beginning to end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from dray.data.source import PIECE_BYTES, OnReject, Piece
+from dray.data.sources.columns import chosen
+from dray.data.sources.files import DataFile, find_files, in_parallel, reading
+from dray.data.sources.types import require_same
+from dray.errors import DataError
+from dray.storage import StorageOptions, open_storage
+
+_MAGIC = b"ARROW1"
+_WHAT = "Arrow data"
+
+
+@dataclass(frozen=True, slots=True)
+class ArrowFile:
+    """A file with what its footer says; of a stream, one batch that stands for all."""
+
+    file: DataFile
+    batches: int
+    stream: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ArrowSource:
+    """Rows of Arrow IPC files."""
+
+    name: str
+    schema: pa.Schema
+    files: tuple[ArrowFile, ...]
+    storage: StorageOptions
+    format: str = "arrow"
+    rows: int | None = None
+
+    @property
+    def bytes(self) -> int:
+        return sum(file.file.bytes for file in self.files)
+
+    def pieces(self, target_bytes: int = PIECE_BYTES) -> list[Piece]:
+        found: list[Piece] = []
+        for file in self.files:
+            batch_bytes = file.file.bytes // max(1, file.batches)
+            step = max(1, target_bytes // max(1, batch_bytes))
+            for start in range(0, file.batches, step):
+                stop = min(start + step, file.batches)
+                found.append(Piece(file.file.location, len(found), start, stop, (stop - start) * batch_bytes))
+        return found
+
+    def read(
+        self,
+        piece: Piece,
+        columns: Sequence[str] | None,
+        on_reject: OnReject,  # noqa: ARG002  (every row has the types that the file says)
+    ) -> Iterator[pa.RecordBatch]:
+        file = next(file for file in self.files if file.file.location == piece.name)
+        names = list(chosen(columns, self.schema))
+        schema = pa.schema([self.schema.field(name) for name in names])
+        with _opened(file.file, self.storage) as (reader, stream):
+            batches = reader if stream else (reader.get_batch(index) for index in range(piece.start, piece.stop))
+            for batch in batches:
+                if batch.num_rows:
+                    batch = batch.select(names)
+                    yield batch.replace_schema_metadata() if batch.schema.equals(schema) else batch.cast(schema)
+
+
+def open_arrow(locations: Sequence[str], storage: StorageOptions) -> ArrowSource:
+    """Read the schemas of all files; refuse files that do not fit together."""
+    files = find_files(locations, storage)
+    opened = in_parallel(lambda file: _open(file, storage), files)
+    schema = require_same([(file.file.location, schema) for file, schema in opened])
+    if not any(file.batches for file, _ in opened):
+        raise DataError(f"There are no rows in {', '.join(locations)}.", fix="Name Arrow files that hold rows.")
+    return ArrowSource(", ".join(locations), schema, tuple(file for file, _ in opened), storage)
+
+
+def _open(file: DataFile, storage: StorageOptions) -> tuple[ArrowFile, pa.Schema]:
+    with _opened(file, storage) as (reader, stream):
+        return ArrowFile(file, 1 if stream else reader.num_record_batches, stream), reader.schema.remove_metadata()
+
+
+@contextmanager
+def _opened(file: DataFile, storage: StorageOptions) -> Iterator[tuple[Any, bool]]:
+    """Yield a reader of a file or of a stream, and which of them it is."""
+    filesystem, path = open_storage(file.location, storage)
+    with reading(file.location, _WHAT), filesystem.open_input_file(path) as source:
+        stream = source.read(len(_MAGIC)) != _MAGIC
+        source.seek(0)
+        with pa.ipc.open_stream(source) if stream else pa.ipc.open_file(source) as reader:
+            yield reader, stream

@@ -1,0 +1,176 @@
+"""CSV: compressed or not, with a header or not, one file or many.
+
+| rule           |                                                                                              |
+|----------------|----------------------------------------------------------------------------------------------|
+| types          | guessed from the start, middle and end of every file, then fixed; `types` overrides          |
+| pieces         | byte ranges of plain files, at true record starts; a compressed file is one piece             |
+| missing        | the empty cell; in columns that are not text also NA, NULL, NaN and others (`NULLS`)         |
+| rejected       | rows with too many or too few fields, a value that does not fit, text that is not UTF-8,      |
+|                | and a quote that is never closed                                                             |
+| left out       | empty lines                                                                                  |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+
+import pyarrow as pa
+import pyarrow.csv as pacsv
+
+from dray.data.source import PIECE_BYTES, OnReject, Piece, make_reject
+from dray.data.sources.blocks import parse_in_order, whole_records
+from dray.data.sources.columns import chosen
+from dray.data.sources.csv_format import BlockReader, CsvFormat
+from dray.data.sources.csv_split import record_starts
+from dray.data.sources.files import DataFile, RandomFile, chunks, find_files, head, in_parallel
+from dray.data.sources.lines import LineNumbers
+from dray.data.sources.quotes import first_sure_start, last_end
+from dray.data.sources.types import Found, agree, text_where_mixed
+from dray.errors import DataError
+from dray.storage import StorageOptions
+
+HEAD_BYTES = 64 << 10
+MOST_HEADER_BYTES = 64 << 20
+SAMPLE_BYTES = 256 << 10
+"""Of each of the start, the middle and the end of a file; less where there are many files."""
+ALL_SAMPLES_BYTES = 64 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class CsvFile:
+    """A file with what its first bytes say."""
+
+    file: DataFile
+    begin: int
+    """Where its records begin, behind the header."""
+    names: tuple[str, ...]
+    newline: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class CsvSource:
+    """Rows of CSV files."""
+
+    name: str
+    schema: pa.Schema
+    files: tuple[CsvFile, ...]
+    form: CsvFormat
+    storage: StorageOptions
+    format: str = "csv"
+    rows: int | None = None
+
+    @property
+    def bytes(self) -> int:
+        return sum(file.file.bytes for file in self.files)
+
+    def pieces(self, target_bytes: int = PIECE_BYTES) -> list[Piece]:
+        found: list[Piece] = []
+        for file in self.files:
+            for start, stop in self._ranges(file, max(1, target_bytes)):
+                found.append(Piece(file.file.location, len(found), start, stop, stop - start))
+        return found
+
+    def read(self, piece: Piece, columns: Sequence[str] | None, on_reject: OnReject) -> Iterator[pa.RecordBatch]:
+        file = next(file for file in self.files if file.file.location == piece.name)
+        quoting = self.form.quoting(file.newline)
+        compressed = file.file.compression is not None
+        at_end = compressed or piece.stop >= file.file.bytes
+        reader = BlockReader(self.form, file.names, self.schema, chosen(columns, self.schema), at_end)
+        read = chunks(file.file, self.storage, file.begin if compressed else piece.start, piece.stop)
+        lines = LineNumbers(file.file, file.begin, file.newline, self.storage)
+        start = file.begin if compressed else piece.start
+        blocks = whole_records(read, partial(last_end, quoting=quoting), start, piece.name)
+        for block, parsed in parse_in_order(blocks, reader.parse):
+            for bad in parsed.bad:
+                on_reject(make_reject(piece.name, lines.number(block, bad.offset), bad.reason, bad.text))
+            lines.passed(block)
+            yield from parsed.batches
+
+    def _ranges(self, file: CsvFile, target_bytes: int) -> list[tuple[int, int]]:
+        if not file.names:
+            return []
+        if file.file.compression is not None:
+            return [(0, file.file.bytes)]
+        starts = record_starts(file.file, file.begin, target_bytes, self.form.quoting(file.newline), self.storage)
+        return [(start, stop) for start, stop in pairwise([*starts, file.file.bytes]) if start < stop]
+
+
+def open_csv(
+    locations: Sequence[str],
+    storage: StorageOptions,
+    form: CsvFormat,
+    types: Mapping[str, str | pa.DataType] | None = None,
+) -> CsvSource:
+    """Read the header and samples of all files, and agree on the types."""
+    form.check()
+    files = find_files(locations, storage)
+    sample_bytes = min(SAMPLE_BYTES, max(HEAD_BYTES // 4, ALL_SAMPLES_BYTES // (3 * len(files))))
+    opened = in_parallel(lambda file: _open(file, form, storage, sample_bytes), files)
+    found = [Found(file.file.location, schema) for file, schema in opened if schema is not None]
+    if not found:
+        raise DataError(f"There are no rows in {', '.join(locations)}.", fix="Name CSV files that hold rows.")
+    names = {file.names: file.names for file, _ in opened}  # one object for equal ones: pickled once
+    kept = tuple(CsvFile(file.file, file.begin, names[file.names], file.newline) for file, _ in opened)
+    return CsvSource(", ".join(locations), agree(found, types), kept, form, storage)
+
+
+def _open(
+    file: DataFile, form: CsvFormat, storage: StorageOptions, sample_bytes: int
+) -> tuple[CsvFile, pa.Schema | None]:
+    size = max(HEAD_BYTES, sample_bytes)
+    while True:
+        data = head(file, storage, size)
+        complete = len(data) < size or (file.compression is None and len(data) >= file.bytes)
+        begin = form.header_end(data, complete)
+        if begin is not None:
+            break
+        if size >= MOST_HEADER_BYTES:
+            raise DataError(
+                f"The first line of {file.location} does not end within {size >> 20} MB.",
+                fix="Check that it is CSV and that its quotes are closed.",
+            )
+        size *= 8
+    newline = b"\r" if b"\n" not in data and b"\r" in data else b"\n"
+    names = form.column_names(data, begin, file.location)
+    opened = CsvFile(file, begin, names, newline)
+    if not names:
+        return opened, None
+    samples = [data[begin:] if complete else data[begin : last_end(data[begin:], form.quoting(newline)) + begin]]
+    if file.compression is None:
+        samples += _further_samples(opened, form, storage, len(data), sample_bytes)
+    return opened, text_where_mixed([_guess(sample, names, form) for sample in samples])
+
+
+def _further_samples(
+    file: CsvFile, form: CsvFormat, storage: StorageOptions, seen: int, sample_bytes: int
+) -> list[bytes]:
+    """Return records from the middle and the end. Should they begin within quotes, they are no worse than a sample."""
+    size = file.file.bytes
+    quoting = form.quoting(file.newline)
+    found = []
+    with RandomFile(file.file, storage) as opened:
+        for start in (max(seen, (size - sample_bytes) // 2), max(seen, size - sample_bytes)):
+            data = opened.read(start, min(size, start + sample_bytes))
+            data = data[data.find(file.newline) + 1 :]
+            data = data[first_sure_start(data, quoting) or 0 :]
+            end = len(data) if start + sample_bytes >= size else last_end(data, quoting)
+            if end:
+                found.append(data[:end])
+    return found
+
+
+def _guess(sample: bytes, names: tuple[str, ...], form: CsvFormat) -> pa.Schema:
+    if not sample:
+        return pa.schema([(name, pa.null()) for name in names])
+    sample = sample.decode(errors="replace").encode()  # what is not UTF-8 is no reason to take text for bytes
+    table = pacsv.read_csv(
+        pa.BufferReader(sample),
+        pacsv.ReadOptions(column_names=names, use_threads=False, block_size=len(sample) + 64),
+        form.parse_options(lambda _: "skip"),
+        form.convert_options(None, names),
+    )
+    schema: pa.Schema = table.schema
+    return schema

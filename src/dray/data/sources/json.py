@@ -1,0 +1,231 @@
+"""JSON: an object on each line, or one array of objects; compressed or not.
+
+Nested objects become columns named `a.b` (see `json_types.py`). Lines are divided by byte ranges; an array and a
+compressed file are one piece, read as a stream. Rejected are lines and items that are no JSON object (one cut in half,
+say), a value that does not fit its column, and a field that the sample did not have (`extra_fields="ignore"` drops
+such fields).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+import pyarrow as pa
+import pyarrow.json as pajson
+
+from dray.data.source import PIECE_BYTES, OnReject, Piece, make_reject
+from dray.data.sources.blocks import BadRow, Block, Parsed, keep_good, parse_in_order, whole_records
+from dray.data.sources.columns import chosen
+from dray.data.sources.files import DataFile, RandomFile, chunks, find_files, head, in_parallel
+from dray.data.sources.json_records import Records, items, last_item_end, last_line_end, lines
+from dray.data.sources.json_types import Place, Seen, flat_schema, flatten, misfit, shape_of
+from dray.data.sources.lines import LineNumbers
+from dray.errors import ConfigError, DataError
+from dray.storage import StorageOptions
+
+BOM = b"\xef\xbb\xbf"
+SAMPLE_BYTES = 256 << 10
+"""Of each of the start, the middle and the end of a file; less where there are many files."""
+ALL_SAMPLES_BYTES = 64 << 20
+WINDOW_BYTES = 64 << 10
+
+ExtraFields = Literal["reject", "ignore"]
+
+
+@dataclass(frozen=True, slots=True)
+class JsonFile:
+    """A file with what its first bytes say."""
+
+    file: DataFile
+    layout: Literal["lines", "array", "empty"]
+    begin: int
+    """Where the first record begins."""
+
+    @property
+    def divisible(self) -> bool:
+        return self.layout == "lines" and self.file.compression is None
+
+
+@dataclass(frozen=True, slots=True)
+class JsonSource:
+    """Objects of JSON files."""
+
+    name: str
+    shape: pa.Schema
+    """The objects as they are, nested."""
+    files: tuple[JsonFile, ...]
+    storage: StorageOptions
+    extra_fields: ExtraFields = "reject"
+    format: str = "json"
+    rows: int | None = None
+
+    @property
+    def schema(self) -> pa.Schema:
+        return flat_schema(self.shape)
+
+    @property
+    def bytes(self) -> int:
+        return sum(file.file.bytes for file in self.files)
+
+    def pieces(self, target_bytes: int = PIECE_BYTES) -> list[Piece]:
+        found: list[Piece] = []
+        for file in self.files:
+            starts = self._starts(file, max(1, target_bytes))
+            for start, stop in pairwise([*starts, file.file.bytes]):
+                found.append(Piece(file.file.location, len(found), start, stop, stop - start))
+        return found
+
+    def read(self, piece: Piece, columns: Sequence[str] | None, on_reject: OnReject) -> Iterator[pa.RecordBatch]:
+        file = next(file for file in self.files if file.file.location == piece.name)
+        start = piece.start if file.divisible else file.begin
+        read = chunks(file.file, self.storage, start, piece.stop)
+        reader = _BlockReader(self.shape, chosen(columns, self.schema), file.layout == "array", self.extra_fields)
+        numbers = LineNumbers(file.file, file.begin, b"\n", self.storage)
+        blocks = whole_records(read, last_item_end if reader.array else last_line_end, start, piece.name)
+        for block, parsed in parse_in_order(blocks, reader.parse):
+            for bad in parsed.bad:
+                on_reject(make_reject(piece.name, numbers.number(block, bad.offset), bad.reason, bad.text))
+            numbers.passed(block)
+            yield from parsed.batches
+
+    def _starts(self, file: JsonFile, target_bytes: int) -> list[int]:
+        if file.layout == "empty":
+            return []
+        starts = [file.begin]
+        if file.divisible:
+            wished = range(file.begin + target_bytes, file.file.bytes - target_bytes // 2, target_bytes)
+            for start in in_parallel(lambda offset: self._next_line(file.file, offset), wished):
+                if starts[-1] < start < file.file.bytes:
+                    starts.append(start)
+        return starts
+
+    def _next_line(self, file: DataFile, offset: int) -> int:
+        with RandomFile(file, self.storage) as opened:
+            for position in range(offset - 1, file.bytes, WINDOW_BYTES):
+                found = opened.read(position, min(file.bytes, position + WINDOW_BYTES)).find(b"\n")
+                if found >= 0:
+                    return position + found + 1
+        return file.bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _BlockReader:
+    shape: pa.Schema
+    columns: tuple[str, ...]
+    array: bool
+    extra_fields: ExtraFields
+
+    def parse(self, block: Block) -> Parsed:
+        if not self.array:
+            try:
+                return Parsed(self._read(block.data))
+            except (pa.ArrowInvalid, UnicodeDecodeError):
+                return self._parse_carefully(lines(block.data))
+        records = items(block.data)
+        try:
+            parsed = Parsed(self._read(records.text(0, len(records)))) if len(records) else Parsed()
+        except (pa.ArrowInvalid, UnicodeDecodeError):
+            parsed = self._parse_carefully(records)
+        if block.last:
+            parsed.bad += _unfinished(records)
+        return parsed
+
+    def _parse_carefully(self, records: Records) -> Parsed:
+        def refuse(index: int, error: Exception) -> BadRow:
+            text = records.text(index, index + 1)
+            offset = int(records.starts[index]) + len(text) - len(text.lstrip())
+            return BadRow(offset, misfit(text, self.shape, error), text.strip())
+
+        return keep_good(len(records), lambda first, last: Parsed(self._read(records.text(first, last))), refuse)
+
+    def _read(self, data: bytes) -> list[pa.RecordBatch]:
+        if not data.isascii():
+            data.decode()  # pyarrow does not check
+        table = pajson.read_json(
+            pa.BufferReader(data),
+            pajson.ReadOptions(use_threads=False, block_size=len(data) + 64),
+            pajson.ParseOptions(
+                explicit_schema=self.shape,
+                unexpected_field_behavior="error" if self.extra_fields == "reject" else "ignore",
+            ),
+        )
+        if not table.num_rows:
+            return []
+        return list(flatten(table).select(list(self.columns)).combine_chunks().to_batches())
+
+
+def _unfinished(records: Records) -> list[BadRow]:
+    if records.open_end:
+        return [BadRow(len(records.data), "the array is not closed: the file was cut off", b"")]
+    if records.behind is not None:
+        return [BadRow(records.behind, "text behind the end of the array", records.data[records.behind :])]
+    return []
+
+
+def open_json(
+    locations: Sequence[str],
+    storage: StorageOptions,
+    types: Mapping[str, str | pa.DataType] | None = None,
+    extra_fields: ExtraFields = "reject",
+) -> JsonSource:
+    """Read samples of all files, and agree on one shape."""
+    if extra_fields not in ("reject", "ignore"):
+        raise ConfigError(f'extra_fields is "{extra_fields}".', fix="Use reject or ignore.")
+    files = find_files(locations, storage)
+    size = min(SAMPLE_BYTES, max(SAMPLE_BYTES // 16, ALL_SAMPLES_BYTES // (3 * len(files))))
+    sampled = in_parallel(lambda file: _open(file, storage, size), files)
+    seen = Seen()
+    for file, samples in sampled:
+        for sample in samples:
+            _look(sample, file, seen, numbered=sample is samples[0])
+    shape = shape_of(seen, types)
+    if not len(flat_schema(shape)):
+        if all(file.layout == "empty" for file, _ in sampled):
+            raise DataError(f"There are no rows in {', '.join(locations)}.", fix="Name JSON files that hold rows.")
+        raise DataError(
+            f"No JSON object with a field was found at the start of {sampled[0][0].file.location}.",
+            fix="Write an object on each line, or one array of objects.",
+        )
+    return JsonSource(", ".join(locations), shape, tuple(file for file, _ in sampled), storage, extra_fields)
+
+
+def _open(file: DataFile, storage: StorageOptions, size: int) -> tuple[JsonFile, list[bytes]]:
+    data = head(file, storage, size)
+    complete = len(data) < size
+    text = data.removeprefix(BOM).lstrip()
+    begin = len(data) - len(text)
+    if not text:
+        if not complete:
+            raise DataError(f"{file.location} begins with {size:,} bytes of white space.", fix="Is it JSON?")
+        return JsonFile(file, "empty", begin), []
+    if text.startswith(b"["):
+        return JsonFile(file, "array", begin + 1), [text[1:] if complete else text[1 : last_item_end(text[1:]) + 1]]
+    opened = JsonFile(file, "lines", begin)
+    samples = [text if complete else text[: last_line_end(text)]]
+    if file.compression is None and not complete:
+        with RandomFile(file, storage) as random:
+            for start in (max(size, (file.bytes - size) // 2), max(size, file.bytes - size)):
+                window = random.read(start, min(file.bytes, start + size))
+                samples.append(window[window.find(b"\n") + 1 : last_line_end(window)])
+    return opened, samples
+
+
+def _look(sample: bytes, file: JsonFile, seen: Seen, numbered: bool) -> None:
+    """Add the objects of a sample to what was seen; what is no object is passed over here, and rejected later."""
+    split: Callable[[bytes], Records] = items if file.layout == "array" else lines
+    records = split(sample)
+    line, counted = 1, 0
+    for index in range(len(records)):
+        text = records.text(index, index + 1)
+        start = int(records.starts[index]) + len(text) - len(text.lstrip())
+        line, counted = line + sample.count(b"\n", counted, start), start
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(value, dict):
+            seen.add(value, Place(file.file.location, line if numbered else None))

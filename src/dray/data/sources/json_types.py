@@ -1,0 +1,228 @@
+"""The schema of JSON objects: guessed from a sample, and where an object does not fit it.
+
+| JSON                                     | becomes                                                                  |
+|------------------------------------------|--------------------------------------------------------------------------|
+| `{"a": {"b": 1}}`                        | a column `a.b`, at any depth; missing where an object on the way is      |
+| `[1, 2]`                                 | a list, which stays a list; objects in it stay objects                   |
+| whole numbers; any with a point or `e`   | int64; double                                                            |
+| strings                                  | string; timestamp[us] where every one in the sample is a time (ISO 8601) |
+| `null`, or no such name                  | missing                                                                  |
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from dray.data.sources.types import as_type
+from dray.errors import ConfigError, DataError, nearest
+
+_TIME = re.compile(
+    r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.(?P<fraction>\d{1,9}))?)?(?P<zone>Z|[+-]\d\d(?::?\d\d)?)?)?"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a value was seen."""
+
+    location: str
+    line: int | None
+
+    def __str__(self) -> str:
+        return self.location if self.line is None else f"{self.location} (line {self.line})"
+
+
+@dataclass(slots=True)
+class Seen:
+    """Everything that stood under one name."""
+
+    kinds: dict[str, Place] = field(default_factory=dict)
+    fields: dict[str, Seen] = field(default_factory=dict)
+    items: Seen | None = None
+
+    def add(self, value: Any, place: Place) -> None:
+        kind = _kind(value)
+        if kind != "null":
+            self.kinds.setdefault(kind, place)
+        if isinstance(value, dict):
+            for name, inner in value.items():
+                self.fields.setdefault(name, Seen()).add(inner, place)
+        elif isinstance(value, list):
+            self.items = self.items or Seen()
+            for inner in value:
+                self.items.add(inner, place)
+
+    def arrow(self, path: str, asked: Mapping[str, pa.DataType]) -> pa.DataType:
+        """Return the type that holds all of it, or say which two do not go together."""
+        if path in asked:
+            return asked[path]
+        kinds = dict(self.kinds)
+        if "float" in kinds:
+            kinds.pop("integer", None)
+        times = [kind for kind in kinds if kind.startswith("time")]
+        if "string" in kinds or len({"zone" in kind for kind in times}) > 1:
+            for kind in times:
+                kinds.setdefault("string", kinds.pop(kind))
+        elif len(times) == 2:
+            kinds.pop(next(kind for kind in times if "ns" not in kind))
+        if len(kinds) > 1:
+            (one, first), (other, second) = list(kinds.items())[:2]
+            raise DataError(
+                f'The values of "{path}" do not go together: {_PLAIN[one]} in {first} but {_PLAIN[other]} in {second}.',
+                fix=f'Say what it is, types={{"{path}": "{_NAMES.get(one, "string")}"}}: rows with anything else are '
+                "then rejected.",
+            )
+        return self._one_kind(next(iter(kinds), "string"), path, asked)
+
+    def _one_kind(self, kind: str, path: str, asked: Mapping[str, pa.DataType]) -> pa.DataType:
+        if kind == "object":
+            dot = f"{path}." if path else ""
+            return pa.struct([(name, seen.arrow(f"{dot}{name}", asked)) for name, seen in self.fields.items()])
+        if kind == "list":
+            return pa.list_((self.items or Seen()).arrow(f"{path}[]", asked))
+        return _TYPES[kind]
+
+
+_TYPES = {
+    "bool": pa.bool_(),
+    "integer": pa.int64(),
+    "float": pa.float64(),
+    "string": pa.string(),
+    "time us": pa.timestamp("us"),
+    "time ns": pa.timestamp("ns"),
+    "time us zone": pa.timestamp("us", "UTC"),
+    "time ns zone": pa.timestamp("ns", "UTC"),
+}
+_NAMES = {"bool": "bool", "integer": "int64", "float": "double"}
+_PLAIN = {kind: kind for kind in ("object", "list", "integer", "float", "string")} | {"bool": "true or false"}
+_PLAIN |= {kind: "a time" for kind in _TYPES if kind.startswith("time")}
+
+
+def _kind(value: Any) -> str:
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "bool"
+        case int():
+            return "integer" if -(2**63) <= value < 2**63 else "float"
+        case float():
+            return "float"
+        case str():
+            found = _TIME.fullmatch(value)
+            if found is None:
+                return "string"
+            unit = "ns" if len(found["fraction"] or "") > 6 else "us"
+            return f"time {unit} zone" if found["zone"] else f"time {unit}"
+        case dict():
+            return "object"
+        case _:
+            return "list"
+
+
+def shape_of(seen: Seen, types: Mapping[str, str | pa.DataType] | None) -> pa.Schema:
+    """Return the nested schema of all objects seen."""
+    asked = {name: as_type(name, type_) for name, type_ in (types or {}).items()}
+    shape = seen.arrow("", asked) if seen.fields else pa.struct([])
+    names = flat_schema(pa.schema(list(shape))).names
+    for name in asked:
+        if name not in names:
+            raise ConfigError(
+                f'types has a column "{name}", which is not in the data.{nearest(name, names)}',
+                fix=f"The columns are {', '.join(names[:20])}.",
+            )
+    return pa.schema(list(shape))
+
+
+def flat_schema(shape: pa.Schema) -> pa.Schema:
+    """Return the columns that objects of a shape become."""
+    fields: list[pa.Field] = []
+
+    def add(inner: pa.Field, prefix: str) -> None:
+        if pt.is_struct(inner.type):
+            for child in inner.type:
+                add(child, f"{prefix}{inner.name}.")
+        else:
+            fields.append(pa.field(prefix + inner.name, inner.type))
+
+    for top in shape:
+        add(top, "")
+    names = [found.name for found in fields]
+    twice = next((name for name in names if names.count(name) > 1), None) if len(set(names)) < len(names) else None
+    if twice is not None:
+        raise DataError(
+            f'Two fields become the column "{twice}": one has the point in its name.', fix="Rename one of them."
+        )
+    return pa.schema(fields)
+
+
+def flatten(table: pa.Table) -> pa.Table:
+    """Return the table with a column for every value within objects."""
+    while any(pt.is_struct(field.type) for field in table.schema):
+        table = table.flatten()
+    return table
+
+
+def misfit(text: bytes, shape: pa.Schema, error: Exception) -> str:
+    """Return why a record was refused, in the user's words."""
+    try:
+        value = json.loads(text.decode())
+    except UnicodeDecodeError:
+        return "not UTF-8 text"
+    except json.JSONDecodeError as reason:
+        cut = reason.msg.startswith("Unterminated") or reason.pos >= len(reason.doc.rstrip()) - 1
+        return f"not JSON: {reason.msg}{' (cut off?)' if cut else ''}"
+    except (ValueError, RecursionError) as reason:
+        return f"not JSON: {reason}"
+    if not isinstance(value, dict):
+        return f"{_article(value)} instead of an object"
+    first_line = (str(error).splitlines() or [""])[0]
+    unread = first_line.rpartition("couldn't parse:")[2] if "couldn't parse:" in first_line else None
+    return _misfit(value, pa.struct(list(shape)), "", unread) or first_line
+
+
+def _misfit(value: Any, type_: pa.DataType, path: str, unread: str | None) -> str | None:
+    if value is None:
+        return None
+    wanted = _wanted(type_)
+    if (wanted and not isinstance(value, wanted)) or (isinstance(value, bool) and not pt.is_boolean(type_)):
+        return f'column "{path}": {_article(value)} is not {type_}'
+    if isinstance(value, dict) and pt.is_struct(type_):
+        known = {child.name: child.type for child in type_}
+        for name, inner in value.items():
+            place = f"{path}.{name}" if path else name
+            if name not in known:
+                return f'"{place}" is a field that the sample did not have'
+            if found := _misfit(inner, known[name], place, unread):
+                return found
+        return None
+    if isinstance(value, list) and pt.is_list(type_):
+        return next(filter(None, (_misfit(inner, type_.value_type, f"{path}[]", unread) for inner in value)), None)
+    if unread is not None and (str(value) == unread or json.dumps(value).strip('"') == unread):
+        return f'column "{path}": {unread[:100]!r} is not {type_}'
+    return None
+
+
+def _wanted(type_: pa.DataType) -> tuple[type, ...]:
+    if pt.is_struct(type_):
+        return (dict,)
+    if pt.is_list(type_):
+        return (list,)
+    if pt.is_boolean(type_):
+        return (bool,)
+    if pt.is_integer(type_) or pt.is_floating(type_):
+        return (int, float)
+    return (str,) if pt.is_string(type_) or pt.is_timestamp(type_) else ()
+
+
+def _article(value: Any) -> str:
+    kind = _kind(value)
+    shown = json.dumps(value, ensure_ascii=False)[:100]
+    return {"object": "an object", "list": "a list"}.get(kind, shown)

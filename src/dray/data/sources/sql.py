@@ -1,0 +1,156 @@
+"""The rows of a query: by ADBC, by Databricks' connector, or by any DB-API connection.
+
+With a `key` (a number, a date or a time) the rows are divided into ranges of it, which many workers read at once;
+without one, they are one piece. Pieces are read by queries of their own: rows that change meanwhile may show in one
+state or the other, unless the query itself names a state.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from dray.data.source import PIECE_BYTES, OnReject, Piece
+from dray.data.sources.columns import chosen
+from dray.data.sources.sql_database import Database
+from dray.data.sources.sql_ranges import KeyRange, key_value
+from dray.data.sources.sql_rows import as_batches, plain_schema
+from dray.errors import ConfigError, DataError, DrayError
+
+SAMPLE_ROWS = 1000
+_TABLE = re.compile(r"[\w$.\"`-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class SqlSource:
+    """Rows of a query."""
+
+    name: str
+    database: Database
+    query: str
+    schema: pa.Schema
+    rows: int | None
+    bytes: int
+    """Estimated from the first rows; 0 without a key, as rows are not counted then."""
+    key: KeyRange | None = None
+    format: str = "sql"
+
+    def pieces(self, target_bytes: int = PIECE_BYTES) -> list[Piece]:
+        """Return a piece for each range of the key: `start` is its number, `stop` how many there are."""
+        count = 1
+        if self.key is not None:
+            count = min(self.key.most_ranges(), max(1, round(self.bytes / max(1, target_bytes))))
+        return [Piece(self.name, index, index, count, self.bytes // count) for index in range(count)]
+
+    def read(self, piece: Piece, columns: Sequence[str] | None, on_reject: OnReject) -> Iterator[pa.RecordBatch]:
+        names = chosen(columns, self.schema)
+        schema = pa.schema([self.schema.field(name) for name in names])
+        condition = self.key.condition(piece.start, piece.stop) if self.key is not None else ""
+        query = select(self.query, _columns(names, self.database), condition)
+        with _executed(self.database, query) as cursor:
+            yield from as_batches(cursor, schema, self.name, on_reject)
+
+
+def open_sql(
+    database: Database,
+    *,
+    query: str | None = None,
+    table: str | None = None,
+    key: str | None = None,
+    types: Mapping[str, str | pa.DataType] | None = None,
+) -> SqlSource:
+    """Look at the first rows, and at the key's least and greatest value if there is one."""
+    database.check()
+    query = _query(query, table)
+    schema, sample = _sample(database, query, types)
+    if not sample.num_rows:
+        raise DataError(f"There are no rows in {database.name}: {query}", fix="Ask for something that has rows.")
+    name = f"{database.name}: {table or query}"
+    if key is None:
+        return SqlSource(name, database, query, schema, None, 0)
+    written = _quoted(key, database) if key in schema.names and database.dialect != "unknown" else key
+    rows, low, high = _extent(database, query, written)
+    bytes_ = rows * sample.nbytes // sample.num_rows
+    if low is None and high is None:  # no row has a key
+        return SqlSource(name, database, query, schema, rows, bytes_)
+    text = key in schema.names and not pa.types.is_floating(schema.field(key).type) and isinstance(low, str)
+    least, greatest = (None, None) if text else (key_value(low), key_value(high))
+    if least is None or greatest is None:
+        raise ConfigError(
+            f'The key "{key}" is {type(low).__name__} ({low!r}), which cannot be divided into ranges.',
+            fix="Name a column of numbers, dates or times, or leave the key out.",
+        )
+    return SqlSource(name, database, query, schema, rows, bytes_, KeyRange(written, least, greatest))
+
+
+def select(query: str, columns: str, condition: str = "", end: str = "") -> str:
+    """Return a query of a query."""
+    where = f" WHERE {condition}" if condition else ""
+    return f"SELECT {columns} FROM ({query}) AS dray_rows{where}{end}"  # noqa: S608  (the query is the user's own)
+
+
+def _query(query: str | None, table: str | None) -> str:
+    if (query is None) == (table is None):
+        raise ConfigError(
+            "A database needs a query or a table.", fix='Give one of query="SELECT ..." and table="name".'
+        )
+    if query is not None:
+        return query.strip().rstrip(";")
+    if not _TABLE.fullmatch(str(table)):
+        raise ConfigError(f"{table!r} is not the name of a table.", fix='Use query="SELECT ..." for anything else.')
+    return f"SELECT * FROM {table}"  # noqa: S608
+
+
+def _columns(names: Sequence[str], database: Database) -> str:
+    """Return the columns to ask for. Of an unknown database all, chosen when they arrive: who knows how it quotes."""
+    if database.dialect == "unknown" or not names:
+        return "*"
+    return ", ".join(_quoted(name, database) for name in names)
+
+
+def _quoted(name: str, database: Database) -> str:
+    mark = "`" if database.dialect == "databricks" else '"'
+    return mark + name.replace(mark, mark * 2) + mark
+
+
+def _extent(database: Database, query: str, key: str) -> tuple[int, Any, Any]:
+    with _executed(database, select(query, f"COUNT(*), MIN({key}), MAX({key})")) as cursor:
+        rows, low, high = cursor.fetchone()
+        return int(rows), low, high
+
+
+def _sample(
+    database: Database, query: str, types: Mapping[str, str | pa.DataType] | None
+) -> tuple[pa.Schema, pa.Table]:
+    def look(text: str) -> tuple[pa.Schema, pa.Table]:
+        with _executed(database, text) as cursor:
+            return plain_schema(cursor, SAMPLE_ROWS, types)
+
+    try:
+        return look(select(query, "*", end=f" LIMIT {SAMPLE_ROWS}"))
+    except DataError:
+        if database.dialect != "unknown":
+            raise
+        return look(query)  # not every database has LIMIT
+
+
+@contextmanager
+def _executed(database: Database, query: str) -> Iterator[Any]:
+    """Yield a cursor that has executed a query; the driver's errors become ours, without secrets."""
+    with closing(database.connect()) as connection:
+        try:
+            cursor = connection.cursor()
+            try:
+                cursor.execute(query)
+                yield cursor
+            finally:
+                cursor.close()
+        except (DrayError, GeneratorExit):
+            raise
+        except Exception as error:  # drivers raise what they like
+            raise database.failed(error) from None

@@ -1,0 +1,77 @@
+"""Divide a query by ranges of a key. Pure: values in, text of conditions out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal, InvalidOperation
+
+Value = int | float | date | datetime
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRange:
+    """A key, as it is written in a query, with its least and greatest value."""
+
+    key: str
+    low: Value
+    high: Value
+
+    def condition(self, index: int, count: int) -> str:
+        """Return what is true for the rows of one of `count` ranges of equal width.
+
+        Together the conditions hold for every row once, for those without a key too, and for rows with keys beyond
+        the least and the greatest, which may have come meanwhile.
+        """
+        if count == 1:
+            return ""
+        above = f"{self.key} >= {literal(self.bound(index, count))}" if index else ""
+        below = f"{self.key} < {literal(self.bound(index + 1, count))}" if index < count - 1 else ""
+        if not index:
+            return f"({below} OR {self.key} IS NULL)"
+        return f"({above} AND {below})" if below else f"({above})"
+
+    def bound(self, index: int, count: int) -> Value:
+        low, high = self.low, self.high
+        if isinstance(low, datetime) and isinstance(high, datetime):
+            return low + timedelta(microseconds=(high - low) // timedelta(microseconds=1) * index // count)
+        if isinstance(low, date) and isinstance(high, date):
+            return date.fromordinal(low.toordinal() + (high.toordinal() - low.toordinal()) * index // count)
+        if isinstance(low, int) and isinstance(high, int):
+            return low + (high - low) * index // count
+        assert isinstance(low, int | float) and isinstance(high, int | float)
+        return low + (high - low) * (index / count)
+
+    def most_ranges(self) -> int:
+        """Return how many ranges can differ."""
+        if isinstance(self.low, datetime) and isinstance(self.high, datetime):
+            return max(1, (self.high - self.low) // timedelta(microseconds=1))
+        if isinstance(self.low, date) and isinstance(self.high, date):
+            return max(1, (self.high - self.low).days)
+        if isinstance(self.low, int) and isinstance(self.high, int):
+            return max(1, self.high - self.low)
+        return 1 << 20 if self.low < self.high else 1  # type: ignore[operator]
+
+
+def key_value(value: object) -> Value | None:
+    """Return a key's value as one that can be divided, or None if it is of another kind."""
+    if isinstance(value, str):  # how a driver may hand over an exact decimal
+        try:
+            value = Decimal(value)
+        except InvalidOperation:
+            return None
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    return value if isinstance(value, int | float | date) and not isinstance(value, bool) else None
+
+
+def literal(value: Value) -> str:
+    """Return a value as standard SQL writes it."""
+    if isinstance(value, datetime):
+        if value.tzinfo is not None:
+            zoned = value.astimezone(UTC).replace(tzinfo=None)
+            return f"TIMESTAMP WITH TIME ZONE '{zoned.isoformat(sep=' ')}+00:00'"
+        return f"TIMESTAMP '{value.isoformat(sep=' ')}'"
+    if isinstance(value, date):
+        return f"DATE '{value.isoformat()}'"
+    return repr(value)

@@ -1,0 +1,138 @@
+"""From a cursor to Arrow batches: as they are where the driver has them, else built from rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.types as pt
+
+from dray.data.source import OnReject, make_reject
+from dray.data.sources.types import asked_types
+from dray.errors import DataError
+
+ROWS_AT_ONCE = 10_000
+_NUMERIC = ("numeric", "decimal")
+
+
+def plain_schema(cursor: Any, most: int, types: Mapping[str, str | pa.DataType] | None) -> tuple[pa.Schema, pa.Table]:
+    """Return the schema that rows of a cursor shall have, and some of them."""
+    if not _has_arrow(cursor):
+        names = [str(column[0]) for column in cursor.description]
+        rows = cursor.fetchmany(most)
+        schema = _guess(names, rows, asked_types(types, names))
+        _, bad = _columns(rows, schema)
+        columns, _ = _columns([row for index, row in enumerate(rows) if index not in bad], schema)
+        return schema, pa.Table.from_arrays(columns, schema=schema)
+    batches, rows_seen = [], 0
+    for batch in _arrow(cursor):
+        batches.append(batch)
+        rows_seen += batch.num_rows
+        if rows_seen >= most:
+            break
+    found = pa.Table.from_batches(batches) if batches else pa.table({})
+    asked = asked_types(types, found.schema.names)
+    schema = pa.schema([(f.name, asked.get(f.name, _plain(f.type))) for f in found.schema])
+    return schema, found
+
+
+def as_batches(cursor: Any, schema: pa.Schema, name: str, on_reject: OnReject) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a cursor with these columns; rows of a DB-API driver that do not fit are rejected."""
+    if _has_arrow(cursor):
+        for batch in _arrow(cursor):
+            if batch.num_rows:
+                yield _cast(batch, schema, name)
+        return
+    places = [[str(column[0]) for column in cursor.description].index(column) for column in schema.names]
+    while rows := cursor.fetchmany(ROWS_AT_ONCE):
+        chosen = [[row[place] for place in places] for row in rows]
+        columns, bad = _columns(chosen, schema)
+        for index, reason in sorted(bad.items()):
+            on_reject(make_reject(name, None, reason, repr(tuple(rows[index]))))
+        if bad:
+            columns, _ = _columns([row for index, row in enumerate(chosen) if index not in bad], schema)
+        batch = _batch(columns, schema, len(rows) - len(bad))
+        if batch.num_rows:
+            yield batch
+
+
+def _batch(columns: list[pa.Array], schema: pa.Schema, rows: int) -> pa.RecordBatch:
+    if columns:
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
+    return pa.RecordBatch.from_arrays([pa.nulls(rows)], names=["rows"]).select([])
+
+
+def _has_arrow(cursor: Any) -> bool:
+    return hasattr(cursor, "fetch_record_batch") or hasattr(cursor, "fetchmany_arrow")
+
+
+def _arrow(cursor: Any) -> Iterator[pa.RecordBatch]:
+    if hasattr(cursor, "fetch_record_batch"):  # ADBC
+        yield from cursor.fetch_record_batch()
+        return
+    while (table := cursor.fetchmany_arrow(ROWS_AT_ONCE)).num_rows:  # Databricks
+        yield from table.to_batches()
+
+
+def _plain(type_: pa.DataType) -> pa.DataType:
+    """Return the type in which a driver's column is used: decimals in text are numbers, other unknowns are text."""
+    if isinstance(type_, pa.BaseExtensionType):
+        numeric = getattr(type_, "type_name", "") in _NUMERIC
+        return pa.float64() if numeric else _plain(type_.storage_type)
+    return pa.string() if pt.is_null(type_) else type_
+
+
+def _cast(batch: pa.RecordBatch, schema: pa.Schema, name: str) -> pa.RecordBatch:
+    columns = []
+    for field in schema:
+        column = batch.column(field.name)
+        if isinstance(column.type, pa.BaseExtensionType):
+            column = column.storage
+        try:
+            columns.append(column if column.type == field.type else column.cast(field.type))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            raise DataError(
+                f'{name}: column "{field.name}" is {column.type}, but was {field.type} in the first rows: '
+                f"{(str(error).splitlines() or [''])[0]}",
+                fix=f"Cast the column in the query, or say its type: types={{{field.name!r}: ...}}.",
+            ) from error
+    return _batch(columns, schema, batch.num_rows)
+
+
+def _guess(names: list[str], rows: Sequence[Sequence[Any]], asked: Mapping[str, pa.DataType]) -> pa.Schema:
+    fields = []
+    for index, name in enumerate(names):
+        values = [_simple(row[index]) for row in rows]
+        try:
+            type_ = asked.get(name) or pa.array(values).type
+        except (pa.ArrowInvalid, pa.ArrowTypeError):
+            kinds = sorted({type(value).__name__ for value in values if value is not None})
+            raise DataError(
+                f'Column "{name}" holds values of several kinds: {", ".join(kinds)}.',
+                fix=f'Cast it in the query, or say what it is: types={{"{name}": "string"}}; other rows are rejected.',
+            ) from None
+        fields.append(pa.field(name, pa.string() if pt.is_null(type_) else type_))
+    return pa.schema(fields)
+
+
+def _columns(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> tuple[list[pa.Array], dict[int, str]]:
+    """Return the columns of rows, and which rows do not fit, with the reason."""
+    columns: list[pa.Array] = []
+    bad: dict[int, str] = {}
+    for place, field in enumerate(schema):
+        values = [_simple(row[place]) for row in rows]
+        try:
+            columns.append(pa.array(values, field.type))
+        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, ValueError):
+            for index, value in enumerate(values):
+                try:
+                    pa.scalar(value, field.type)
+                except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, ValueError):
+                    bad.setdefault(index, f'column "{field.name}": {str(value)[:100]!r} is not {field.type}')
+    return columns, bad
+
+
+def _simple(value: Any) -> Any:
+    return float(value) if isinstance(value, Decimal) else value

@@ -1,0 +1,111 @@
+"""Tables that are in memory already: of pandas, polars and Arrow. A pickled source carries its rows along."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import pyarrow as pa
+
+from dray.data.source import PIECE_BYTES, OnReject, Piece
+from dray.data.sources.columns import chosen
+from dray.errors import DataError
+
+BATCH_ROWS = 64 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class TableSource:
+    """Rows of a table."""
+
+    name: str
+    table: pa.Table
+    format: str = "table"
+
+    @property
+    def schema(self) -> pa.Schema:
+        return self.table.schema
+
+    @property
+    def rows(self) -> int | None:
+        return int(self.table.num_rows)
+
+    @property
+    def bytes(self) -> int:
+        return int(self.table.nbytes)
+
+    def pieces(self, target_bytes: int = PIECE_BYTES) -> list[Piece]:
+        rows = self.table.num_rows
+        count = min(rows, max(1, round(self.bytes / max(1, target_bytes))))
+        bounds = [rows * i // count for i in range(count + 1)] if count else []
+        return [
+            Piece(self.name, index, start, stop, (stop - start) * self.bytes // rows)
+            for index, (start, stop) in enumerate(pairwise(bounds))
+        ]
+
+    def read(
+        self,
+        piece: Piece,
+        columns: Sequence[str] | None,
+        on_reject: OnReject,  # noqa: ARG002  (every row has the types of the table)
+    ) -> Iterator[pa.RecordBatch]:
+        part = self.table.select(list(chosen(columns, self.schema))).slice(piece.start, piece.stop - piece.start)
+        yield from part.to_batches(max_chunksize=BATCH_ROWS)
+
+
+def is_table(value: object) -> bool:
+    """Whether `open_table` takes it."""
+    if isinstance(value, pa.Table | pa.RecordBatch):
+        return True
+    return type(value).__module__.partition(".")[0] in ("pandas", "polars") and hasattr(type(value), "columns")
+
+
+def open_table(value: Any) -> TableSource:
+    """Return the rows of a pandas or polars frame or an Arrow table as a source."""
+    library = type(value).__module__.partition(".")[0]
+    if library == "polars":
+        value = value.collect() if hasattr(value, "collect") else value
+        table = value.to_arrow()
+    elif library == "pandas":
+        table = _from_pandas(value)
+    elif isinstance(value, pa.RecordBatch):
+        table = pa.Table.from_batches([value])
+    else:
+        table = value
+    twice = next((name for name, times in Counter(table.column_names).items() if times > 1), None)
+    if twice is not None:
+        raise DataError(f'The table has two columns "{twice}".', fix="Rename one of them.")
+    if library in ("pandas", "polars"):  # text as they keep it: large, or as views
+        table = table.cast(pa.schema([pa.field(f.name, _usual(f.type)) for f in table.schema]))
+    if not table.num_rows:
+        raise DataError("The table has no rows.", fix="Give a table that holds rows.")
+    return TableSource(f"a table of {library}", table.replace_schema_metadata())
+
+
+def _from_pandas(frame: Any) -> pa.Table:
+    frame = frame.rename(columns=str)
+    twice = next((name for name, times in Counter(frame.columns).items() if times > 1), None)
+    if twice is not None:
+        raise DataError(f'The table has two columns "{twice}".', fix="Rename one of them.")
+    arrays = []
+    for name in frame.columns:
+        try:
+            arrays.append(pa.array(frame[name], from_pandas=True))
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+            reason = (str(error).splitlines() or [""])[0]
+            raise DataError(
+                f'Column "{name}" of the pandas frame has values of several kinds: {reason}',
+                fix=f'Make it one kind first, such as frame["{name}"].astype(str).',
+            ) from error
+    return pa.Table.from_arrays(arrays, names=list(frame.columns))
+
+
+def _usual(type_: pa.DataType) -> pa.DataType:
+    if pa.types.is_large_string(type_) or pa.types.is_string_view(type_):
+        return pa.string()
+    if pa.types.is_dictionary(type_):
+        return pa.dictionary(pa.int32(), _usual(type_.value_type))
+    return type_

@@ -1,0 +1,177 @@
+"""JSON lines and arrays: nested names, what does not fit, and lines cut in half."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from reading import read_all, rows
+
+from dray.data.open_source import open_source
+from dray.data.sources import json as json_source
+from dray.data.sources.json_records import items, last_item_end
+from dray.errors import DataError, DrayError
+
+
+def write(path: Path, text: str | bytes) -> str:
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return str(path)
+
+
+def lines(objects: list[Any]) -> str:
+    return "".join(json.dumps(value) + "\n" for value in objects)
+
+
+OBJECTS = [
+    {"id": 1, "user": {"name": "a", "geo": {"lat": 1, "lon": 2.5}}, "tags": ["x"], "at": "2024-01-01T10:00:00Z"},
+    {"id": 2, "user": None, "tags": [], "at": "2024-01-02T10:00:00.5Z", "ok": True},
+    {"id": 3, "user": {"geo": {"lat": 3.5}}, "extra": None},
+]
+
+
+class TestShape:
+    @pytest.mark.parametrize("form", ["lines", "array", "pretty array"])
+    def test_nested_fields_become_columns_with_points(self, tmp_path: Path, form: str) -> None:
+        text = {"lines": lines(OBJECTS), "array": json.dumps(OBJECTS), "pretty array": json.dumps(OBJECTS, indent=2)}
+        source = open_source(write(tmp_path / "a.json", text[form]))
+        assert {field.name: str(field.type) for field in source.schema} == {
+            "id": "int64", "user.name": "string", "user.geo.lat": "double", "user.geo.lon": "double",
+            "tags": "list<item: string>", "at": "timestamp[us, tz=UTC]", "ok": "bool", "extra": "string",
+        }  # fmt: skip
+        first, second, third = rows(source)
+        assert (first["user.geo.lat"], second["user.geo.lat"], third["user.geo.lat"]) == (1.0, None, 3.5)
+        assert (first["tags"], second["ok"], third["user.name"]) == (["x"], True, None)
+
+    def test_strings_are_times_only_if_all_are(self, tmp_path: Path) -> None:
+        objects = [
+            {"a": "2024-01-01", "b": "2024-01-01T10:00", "c": "2024-01-01T10:00Z"},
+            {"a": "soon", "b": "2024-01-01 10:00:00.123456789", "c": "2024-01-01T10:00:00+02:00"},
+        ]
+        source = open_source(write(tmp_path / "a.json", lines(objects)))
+        assert [str(type_) for type_ in source.schema.types] == ["string", "timestamp[ns]", "timestamp[us, tz=UTC]"]
+        assert len(rows(source)) == 2
+
+    def test_values_that_do_not_go_together_are_told_with_both_files(self, tmp_path: Path) -> None:
+        a, b = write(tmp_path / "a.jsonl", '{"u": {"x": 1}}\n'), write(tmp_path / "b.jsonl", '{"u": {"x": "many"}}\n')
+        with pytest.raises(DataError) as raised:
+            open_source(str(tmp_path))
+        expected = f'The values of "u.x" do not go together: integer in {a} (line 1) but string in {b} (line 1).'
+        assert raised.value.what == expected
+        table, [reject] = read_all(open_source(str(tmp_path), types={"u.x": "int64"}))
+        assert table.to_pylist() == [{"u.x": 1}]
+        assert (reject.name, reject.reason) == (b, 'column "u.x": "many" is not int64')
+
+    @pytest.mark.parametrize(
+        ("text", "error"),
+        [
+            ("", "There are no rows"),
+            (" \n \n", "There are no rows"),
+            ("1\n2\n", "No JSON object"),
+            ("{}\n", "No JSON object with a field"),
+            ('{"a.b": 1, "a": {"b": 2}}\n', 'Two fields become the column "a.b"'),
+        ],
+    )
+    def test_what_has_no_columns_is_told(self, tmp_path: Path, text: str, error: str) -> None:
+        with pytest.raises(DrayError, match=error):
+            open_source(write(tmp_path / "a.json", text))
+
+    def test_an_empty_file_beside_others_has_no_rows(self, tmp_path: Path) -> None:
+        write(tmp_path / "a.json", "")
+        write(tmp_path / "b.json", '[{"x": 1}]')
+        write(tmp_path / "c.json", "[]")
+        assert rows(open_source(str(tmp_path))) == [{"x": 1}]
+
+
+class TestBadRows:
+    BAD = (
+        ('{"x": 1, "y": {"z": "a', "not JSON: Unterminated string starting at (cut off?)"),
+        ('{"x": "one"}', 'column "x": "one" is not int64'),
+        ('{"x": 1.5}', "column \"x\": '1.5' is not int64"),
+        ('{"x": 1, "y": {"new": 1}}', '"y.new" is a field that the sample did not have'),
+        ('{"x": 1, "y": 2}', 'column "y": 2 is not struct<z: string>'),
+        ("[1]", "a list instead of an object"),
+        ('{"x": true}', 'column "x": true is not int64'),
+        ('{"x": 123456789012345678901234567890}', "column \"x\": '123456789012345678901234567890' is not int64"),
+    )
+
+    @pytest.mark.parametrize(("bad", "reason"), BAD)
+    def test_a_bad_line_is_told_and_the_others_are_kept(self, tmp_path: Path, bad: str, reason: str) -> None:
+        good = [json.dumps({"x": i, "y": {"z": f"ä{i}"}}) for i in range(50_000)]
+        source = open_source(write(tmp_path / "a.jsonl", "\n".join([*good[:16_000], bad, "", *good[16_000:]])))
+        for target in (1 << 30, 100_000):
+            table, [reject] = read_all(source, target_bytes=target)
+            assert table["x"].to_pylist() == list(range(50_000))
+            assert (reject.line, reject.reason, reject.text) == (16_001, reason, bad)  # no part of the sample
+
+    def test_bytes_that_are_not_utf8_are_told(self, tmp_path: Path) -> None:
+        text = b'{"x": "a"}\n{"x": "\xff"}\n{"x": "\xc3\xa4"}\n'
+        table, [reject] = read_all(open_source(write(tmp_path / "a.json", text)))
+        assert table["x"].to_pylist() == ["a", "ä"]
+        assert (reject.line, reject.reason) == (2, "not UTF-8 text")
+
+    def test_new_fields_can_be_dropped(self, tmp_path: Path) -> None:
+        text = '{"x": 1}\n' * 60_000 + '{"x": 2, "new": 1}\n' + '{"x": 3}\n' * 140_000
+        source = open_source(write(tmp_path / "a.json", text), extra_fields="ignore")
+        assert len(rows(source)) == 200_001
+
+    def test_an_array_tells_its_bad_items_and_its_missing_end(self, tmp_path: Path) -> None:
+        text = '[\n{"x": 1},\n{"x": "one"},\n{"x": 2},\n{"x":'
+        table, rejects = read_all(open_source(write(tmp_path / "a.json", text), types={"x": "int64"}))
+        assert table["x"].to_pylist() == [1, 2]
+        assert [(r.line, r.reason) for r in rejects] == [
+            (3, 'column "x": "one" is not int64'),
+            (5, "not JSON: Expecting value (cut off?)"),
+            (5, "the array is not closed: the file was cut off"),
+        ]
+
+    def test_text_behind_an_array_is_told(self, tmp_path: Path) -> None:
+        table, [reject] = read_all(open_source(write(tmp_path / "a.json", '[{"x": 1}]\n{"x": 2}\n')))
+        assert table.num_rows == 1 and (reject.line, reject.reason) == (2, "text behind the end of the array")
+
+
+class TestStreams:
+    def test_compressed_lines_and_arrays(self, tmp_path: Path) -> None:
+        (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(lines([{"x": i} for i in range(10)]).encode()))
+        (tmp_path / "b.json.gz").write_bytes(gzip.compress(json.dumps([{"x": i} for i in range(10, 20)]).encode()))
+        assert [row["x"] for row in rows(open_source(str(tmp_path)), 10)] == list(range(20))
+
+    def test_a_large_array_is_read_in_blocks(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        objects = [{"x": i, "s": 'quotes " and [brackets], \\'} for i in range(20_000)]
+        source = open_source(write(tmp_path / "a.json", json.dumps(objects)))
+        read = json_source.chunks
+        monkeypatch.setattr(json_source, "chunks", lambda file, storage, a, b: read(file, storage, a, b, 10_000))
+        batches = list(source.read(source.pieces()[0], None, print))
+        assert len(batches) > 50
+        assert [row for batch in batches for row in batch.to_pylist()] == objects
+
+    @settings(max_examples=50, deadline=None)
+    @given(st.integers(1, 200), st.lists(st.text(max_size=20), min_size=1, max_size=30))
+    def test_pieces_of_any_size_hold_every_line_once(
+        self, tmp_path_factory: pytest.TempPathFactory, target: int, texts: list[str]
+    ) -> None:
+        objects = [{"t": text} for text in texts]
+        path = tmp_path_factory.mktemp("json") / "a.jsonl"
+        found, rejects = read_all(open_source(write(path, lines(objects)), types={"t": "string"}), target_bytes=target)
+        assert (found.to_pylist(), rejects) == (objects, [])
+
+
+VALUES = st.recursive(
+    st.none() | st.integers() | st.text(st.sampled_from('ab"\\[]{},')),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(st.sampled_from('a"\\,]}')), inner, max_size=3),
+    max_leaves=8,
+)
+
+
+@given(st.lists(VALUES, min_size=1, max_size=6), st.sampled_from([None, 2]))
+def test_items_of_an_array_are_found_whatever_they_hold(values: list[Any], indent: int | None) -> None:
+    text = json.dumps(values, indent=indent).encode()[1:]
+    found = items(text)
+    assert [json.loads(found.text(i, i + 1)) for i in range(len(found))] == values
+    assert not found.open_end and found.behind is None
+    end = last_item_end(text)
+    assert [json.loads(items(text[end:]).text(0, 1))] == values[-1:]

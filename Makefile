@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: setup system run test check format bench bench-all clean
+.PHONY: setup system run test test-failures check format bench bench-all clean
 
 setup: $(STAMP)
 
@@ -12,12 +12,15 @@ $(STAMP): pyproject.toml
 	$(BIN)/pip install --quiet --upgrade-strategy only-if-needed --editable '.[bench,dev]'
 	touch $@
 
-system:  ## what tests with several hosts need of the system: ip and tc; without them they are skipped
-	@if command -v ip >/dev/null && command -v tc >/dev/null; then :; \
-	elif [ "$$(id -u)" != 0 ]; then echo "make system: iproute2 is missing, and only root can install it"; \
-	elif ! command -v apt-get >/dev/null; then echo "make system: iproute2 is missing, and there is no apt-get to install it"; \
+system:  ## what tests need of the system: ip and tc for several hosts, PostgreSQL; without them they are skipped
+	@missing=""; \
+	command -v ip >/dev/null && command -v tc >/dev/null || missing="$$missing iproute2"; \
+	command -v postgres >/dev/null || ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || missing="$$missing postgresql"; \
+	if [ -z "$$missing" ]; then :; \
+	elif [ "$$(id -u)" != 0 ]; then echo "make system:$$missing: missing, and only root can install it"; \
+	elif ! command -v apt-get >/dev/null; then echo "make system:$$missing: missing, and there is no apt-get to install it"; \
 	else export DEBIAN_FRONTEND=noninteractive; \
-		apt-get update -qq && apt-get install -qq --yes --no-install-recommends iproute2; \
+		apt-get update -qq && apt-get install -qq --yes --no-install-recommends $$missing; \
 	fi
 
 run: $(STAMP)  ## make a small data set, train on it with 2 local Ray workers, predict
@@ -26,6 +29,8 @@ run: $(STAMP)  ## make a small data set, train on it with 2 local Ray workers, p
 test: $(STAMP)
 	$(BIN)/pytest -q tests/unit
 	$(BIN)/pytest -q tests/cluster
+
+test-failures: $(STAMP)  ## workers, drivers, disks and nodes that fail for real, and 10 random runs
 	$(BIN)/pytest -q tests/chaos
 	$(BIN)/pytest -q tests/hosts
 

@@ -79,7 +79,9 @@ def test_the_same_array_given_to_every_call_is_stored_once() -> None:
 
 def test_what_functions_print_is_seen(capsys: pytest.CaptureFixture[str]) -> None:
     assert list(run(functions.prints, range(3))) == [0, 1, 2]
-    assert "out 2" in capsys.readouterr().out
+    captured = capsys.readouterr()
+    assert "out 2" in captured.out
+    assert "err 2" in captured.err
 
 
 def test_what_no_node_has_is_told_at_once() -> None:
@@ -127,11 +129,9 @@ def test_auto_goes_on_to_a_cluster_that_is_predicted_to_be_faster(
     three_cpus: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dray.mapping.open_place.cluster_cpus", lambda _options: 100.0)
-    raylet_workers = set(dray.map(functions.pid, range(3), where="cluster"))
     found = list(dray.map(functions.nap_and_pid, [0.05] * 200, where="auto", workers=2))
     assert len(found) == 200
     assert found[-1] not in found[:5]
-    assert raylet_workers | set(found)
 
 
 def test_it_uses_the_ray_that_is_there_and_leaves_it_alone() -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -134,3 +136,19 @@ def test_the_help_names_every_choice(capsys: pytest.CaptureFixture[str]) -> None
     assert main(["map", "--help"]) == 0
     shown = capsys.readouterr().out
     assert all(word in shown for word in ("--dry-run", "--on-error", "--timeout", "--json", "--each"))
+
+
+def test_ctrl_c_ends_the_command_and_everything_it_started(data: Path) -> None:
+    (data / "slow.py").write_text(
+        "import os, time\ndef f(name):\n    print(os.getpid(), flush=True)\n    time.sleep(60)\n"
+    )
+    command = [str(Path(sys.executable).with_name("dray")), "map", "slow:f", "data", "out", "--each", "file"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True) as process:
+        assert process.stderr is not None
+        pids = []
+        while not pids:
+            pids += [int(word) for word in process.stderr.readline().split() if word.isdigit()]
+        process.send_signal(signal.SIGINT)
+        assert process.wait(20) == 130
+    assert not any(psutil.pid_exists(pid) for pid in pids)
+    assert not (data / "out").exists()

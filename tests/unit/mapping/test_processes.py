@@ -232,6 +232,38 @@ def test_an_iterator_may_reuse_its_buffer() -> None:
             assert list(run(functions.first_of, reused(size), where=where)) == [float(i) for i in range(50)]
 
 
+def test_large_items_make_small_batches_so_that_memory_stays_flat() -> None:
+    def arrays() -> Iterator[np.ndarray]:
+        for number in range(600):
+            yield np.full(500_000, float(number))  # 4 MB
+
+    files: list[int] = []
+    results = run(functions.first_of, arrays())
+    for number, value in enumerate(results):
+        assert value == number
+        files.append(sum("memfd:dray" in str(link.readlink()) for link in _links()))
+    assert max(files) < 16
+
+
+def _links() -> list[Path]:
+    return [link for link in Path("/proc/self/fd").iterdir() if link.is_symlink()]
+
+
+class Unreadable:
+    """Pickles, but cannot be read anywhere."""
+
+    def __reduce__(self) -> Any:
+        return functions.raises, (3,)
+
+
+def test_items_that_cannot_be_read_in_the_process_are_told() -> None:
+    results = run(str, [1, Unreadable(), 3, 4], on_error="skip", batch=4)
+    found = list(results)
+    assert len(found) + results.failed == 4
+    assert all(error.kind == "pickle" for error in results.failures)
+    assert "three is not allowed" in results.failures[0].what
+
+
 def test_large_items_and_large_results_do_not_wait_for_each_other() -> None:
     items = [os.urandom(900_000) for _ in range(40)]
     assert list(run(bytes.upper, items, batch=5)) == [item.upper() for item in items]
@@ -335,6 +367,7 @@ def test_a_verdict_is_measured_and_nothing_is_lost_to_it() -> None:
     [
         ({"where": "proceses"}, 'Did you mean "processes"'),
         ({"on_error": "ignore"}, "Known: raise, skip, return"),
+        ({"each": "files"}, "Known: batch, file"),
         ({"workers": 0}, "workers is 0"),
         ({"timeout_s": 0}, "timeout_s is 0"),
         ({"retries": -1}, "retries is -1"),

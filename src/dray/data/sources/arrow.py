@@ -11,10 +11,10 @@ import pyarrow as pa
 
 from dray.data.source import PIECE_BYTES, OnReject, Piece
 from dray.data.sources.columns import chosen
-from dray.data.sources.files import DataFile, find_files, in_parallel, reading
+from dray.data.sources.files import DataFile, RandomFile, as_stream, find_files, in_parallel, reading
 from dray.data.sources.types import require_same
 from dray.errors import DataError
-from dray.storage import StorageOptions, open_storage
+from dray.storage import StorageOptions
 
 _MAGIC = b"ARROW1"
 _WHAT = "Arrow data"
@@ -89,8 +89,7 @@ def _open(file: DataFile, storage: StorageOptions) -> tuple[ArrowFile, pa.Schema
 @contextmanager
 def _opened(file: DataFile, storage: StorageOptions) -> Iterator[tuple[Any, bool]]:
     """Yield a reader of a file or of a stream, and which of them it is."""
-    filesystem, path = open_storage(file.location, storage)
-    with reading(file.location, _WHAT), filesystem.open_input_file(path) as source:
+    with reading(file.location, _WHAT), RandomFile(file, storage) as opened, as_stream(opened, file) as source:
         stream = source.read(len(_MAGIC)) != _MAGIC
         source.seek(0)
         with pa.ipc.open_stream(source) if stream else pa.ipc.open_file(source) as reader:

@@ -12,17 +12,29 @@ import pyarrow as pa
 from dray.errors import DataError
 
 MOST_RECORD_BYTES = 64 << 20
+_GROUP_RECORDS = 256
+_PARTS = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
     """Whole records of a file."""
 
-    data: bytes
+    read: bytes
+    """The bytes that were read; the records are those before `stop`, so that nothing is copied."""
+    stop: int
     offset: int
     """Where it begins in the contents of the file."""
     last: bool = False
     """Nothing of the piece follows."""
+
+    @property
+    def data(self) -> bytes:
+        return self.read[: self.stop]
+
+    @property
+    def buffer(self) -> pa.Buffer:
+        return pa.py_buffer(self.read).slice(0, self.stop)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +71,10 @@ def whole_records(chunks: Iterable[bytes], cut: Callable[[bytes], int], offset: 
                 fix="A quote or a bracket that is opened there is probably never closed: mend it.",
             )
         if end:
-            yield Block(data[:end], offset)
+            yield Block(data, end, offset)
             offset += end
     if rest:
-        yield Block(rest, offset, last=True)
+        yield Block(rest, len(rest), offset, last=True)
 
 
 def parse_in_order(blocks: Iterable[Block], parse: Callable[[Block], Parsed]) -> Iterator[tuple[Block, Parsed]]:
@@ -87,29 +99,54 @@ def parse_in_order(blocks: Iterable[Block], parse: Callable[[Block], Parsed]) ->
 
 
 def keep_good(
-    count: int, parse: Callable[[int, int], Parsed], refuse: Callable[[int, Exception], BadRow], fan_out: int = 8
+    count: int,
+    parse: Callable[[int, int], Parsed],
+    refuse: Callable[[int, Exception], BadRow],
+    row_named: Callable[[str], int | None],
 ) -> Parsed:
     """Return the records that can be parsed, and a BadRow for each that cannot.
 
-    `parse(first, last)` raises ArrowInvalid or UnicodeDecodeError when one of them is bad. What fails is divided until
-    the bad ones stand alone.
+    `parse(first, last)` raises ArrowInvalid or UnicodeDecodeError when one of them is bad. Groups that fail are divided:
+    at the record that the error's text names (`row_named`, from 0), if that one fails alone too, else into parts.
     """
     kept = Parsed()
 
     def take(first: int, last: int) -> None:
-        try:
-            parsed = parse(first, last)
-        except (pa.ArrowInvalid, UnicodeDecodeError) as error:
+        while first < last:
+            error = attempt(first, last)
+            if error is None:
+                return
             if last - first == 1:
                 kept.bad.append(refuse(first, error))
                 return
-            step = -(-(last - first) // fan_out)
-            for start in range(first, last, step):
-                take(start, min(start + step, last))
-        else:
-            kept.batches += parsed.batches
-            kept.bad += parsed.bad
+            named = row_named(str(error))
+            row = last if named is None else first + named
+            alone = failure(row) if row < last else None
+            if alone is None:
+                step = -(-(last - first) // _PARTS)
+                for start in range(first, last, step):
+                    take(start, min(start + step, last))
+                return
+            take(first, row)
+            kept.bad.append(refuse(row, alone))
+            first = row + 1
 
-    if count:
-        take(0, count)
+    def attempt(first: int, last: int) -> Exception | None:
+        try:
+            parsed = parse(first, last)
+        except (pa.ArrowInvalid, UnicodeDecodeError) as error:
+            return error
+        kept.batches += parsed.batches
+        kept.bad += parsed.bad
+        return None
+
+    def failure(row: int) -> Exception | None:
+        try:
+            parse(row, row + 1)
+        except (pa.ArrowInvalid, UnicodeDecodeError) as error:
+            return error
+        return None
+
+    for start in range(0, count, _GROUP_RECORDS):
+        take(start, min(start + _GROUP_RECORDS, count))
     return kept

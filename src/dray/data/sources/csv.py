@@ -124,21 +124,22 @@ def _open(
     while True:
         data = head(file, storage, size)
         complete = len(data) < size or (file.compression is None and len(data) >= file.bytes)
+        newline = b"\r" if b"\n" not in data and b"\r" in data else b"\n"
         begin = form.header_end(data, complete)
-        if begin is not None:
+        end = len(data) if complete else 0 if begin is None else begin + last_end(data[begin:], form.quoting(newline))
+        if begin is not None and (end > begin or complete):
             break
         if size >= MOST_HEADER_BYTES:
             raise DataError(
-                f"The first line of {file.location} does not end within {size >> 20} MB.",
+                f"The first record of {file.location} does not end within {size >> 20} MB.",
                 fix="Check that it is CSV and that its quotes are closed.",
             )
         size *= 8
-    newline = b"\r" if b"\n" not in data and b"\r" in data else b"\n"
     names = form.column_names(data, begin, file.location)
     opened = CsvFile(file, begin, names, newline)
     if not names:
         return opened, None
-    samples = [data[begin:] if complete else data[begin : last_end(data[begin:], form.quoting(newline)) + begin]]
+    samples = [data[begin:end]]
     if file.compression is None:
         samples += _further_samples(opened, form, storage, len(data), sample_bytes)
     return opened, text_where_mixed([_guess(sample, names, form) for sample in samples])
@@ -172,5 +173,9 @@ def _guess(sample: bytes, names: tuple[str, ...], form: CsvFormat) -> pa.Schema:
         form.parse_options(lambda _: "skip"),
         form.convert_options(None, names),
     )
-    schema: pa.Schema = table.schema
-    return schema
+    return pa.schema([(field.name, _with_fractions(field.type)) for field in table.schema])
+
+
+def _with_fractions(type_: pa.DataType) -> pa.DataType:
+    """Return a type for times that have whole seconds only in the sample, but may have fractions elsewhere."""
+    return pa.timestamp("us", type_.tz) if pa.types.is_timestamp(type_) and type_.unit == "s" else type_

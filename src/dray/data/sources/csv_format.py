@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,6 +23,7 @@ NULLS = ("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "
 
 _CONVERSION = re.compile(r"In CSV column #(\d+): (?:Row #\d+: )?CSV conversion error to ([^:]+): (.*)", re.DOTALL)
 
+_ROW = re.compile(r"Row #(\d+)")
 _MISCOUNTED = re.compile(r"Expected (\d+) columns, got (\d+)")
 
 
@@ -121,7 +123,7 @@ def _as_text(first: bytes, columns: int, form: CsvFormat) -> pa.Table:
     )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class BlockReader:
     """Reads blocks of one file's records: those that fit, and what is wrong with the others."""
 
@@ -134,21 +136,18 @@ class BlockReader:
     """Whether the last block ends where the file does: a quote may be left open only there."""
 
     def parse(self, block: Block) -> Parsed:
-        data = block.data
         quoting = self.form.quoting()
-        if not (block.last and self.at_end and ends_inside(data, quoting)):
-            return self._parse(data)
+        if not (block.last and self.at_end and ends_inside(block.data, quoting)):
+            try:
+                return Parsed(self._read(block.buffer))
+            except pa.ArrowInvalid:
+                return self._parse_carefully(block.data)
+        data = block.data
         starts, _ = records(data, quoting)
         last = int(starts[-1])
-        parsed = self._parse(data[:last]) if last else Parsed()
+        parsed = self._parse_carefully(data[:last]) if last else Parsed()
         parsed.bad.append(BadRow(last, "a quote is opened and never closed", data[last:]))
         return parsed
-
-    def _parse(self, data: bytes) -> Parsed:
-        try:
-            return Parsed(self._read(data))
-        except pa.ArrowInvalid:
-            return self._parse_carefully(data)
 
     def _parse_carefully(self, data: bytes) -> Parsed:
         starts, ends = records(data, self.form.quoting())
@@ -169,9 +168,9 @@ class BlockReader:
         def refuse(index: int, error: Exception) -> BadRow:
             return BadRow(int(starts[index]), self._reason(error), data[starts[index] : ends[index]])
 
-        return keep_good(len(starts), parse, refuse)
+        return keep_good(len(starts), parse, refuse, _row_named)
 
-    def _read(self, data: bytes, invalid: list[pacsv.InvalidRow] | None = None) -> list[pa.RecordBatch]:
+    def _read(self, data: bytes | pa.Buffer, invalid: list[pacsv.InvalidRow] | None = None) -> list[pa.RecordBatch]:
         def skip(row: pacsv.InvalidRow) -> str:
             if invalid is not None:
                 invalid.append(row)
@@ -181,13 +180,17 @@ class BlockReader:
             pa.BufferReader(data),
             pacsv.ReadOptions(column_names=self.names, use_threads=False, block_size=len(data) + 64),
             self.form.parse_options(None if invalid is None else skip),
-            self.form.convert_options(self.schema, self.columns or self.names[:1]),
+            self._convert_options,
         )
         if not table.num_rows:
             return []
         if self.form.nulls is None:
             table = empty_text_to_null(table)
         return list(table.select(list(self.columns)).combine_chunks().to_batches())
+
+    @cached_property
+    def _convert_options(self) -> pacsv.ConvertOptions:
+        return self.form.convert_options(self.schema, self.columns or self.names[:1])
 
     def _reason(self, error: Exception) -> str:
         if counted := _MISCOUNTED.search(str(error)):
@@ -200,6 +203,11 @@ class BlockReader:
             return f'column "{name}": not UTF-8 text'
         value = found[3].removeprefix("invalid value ").strip("'")
         return f'column "{name}": {value[:100]!r} is not {found[2]}'
+
+
+def _row_named(error: str) -> int | None:
+    found = _ROW.search(error)
+    return None if found is None else int(found[1]) - 1
 
 
 def empty_text_to_null(table: pa.Table) -> pa.Table:

@@ -151,13 +151,12 @@ def _ranges(opened: RandomFile, file: DataFile, start: int, stop: int | None, si
 
 
 def _stream(opened: RandomFile, file: DataFile, skip: int) -> Iterator[bytes]:
-    with reading(file.location, f"{file.compression} data"):
-        raw = pa.PythonFile(io.BufferedReader(_Raw(opened, file.bytes), 1 << 20), mode="r")
-        with pa.CompressedInputStream(raw, file.compression) as stream:
-            while chunk := stream.read(CHUNK_BYTES):
-                if skip < len(chunk):
-                    yield chunk[skip:]
-                skip = max(0, skip - len(chunk))
+    raw = as_stream(opened, file)
+    with reading(file.location, f"{file.compression} data"), pa.CompressedInputStream(raw, file.compression) as stream:
+        while chunk := stream.read(CHUNK_BYTES):
+            if skip < len(chunk):
+                yield chunk[skip:]
+            skip = max(0, skip - len(chunk))
 
 
 class _Raw(io.RawIOBase):
@@ -169,11 +168,23 @@ class _Raw(io.RawIOBase):
     def readable(self) -> bool:
         return True
 
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._position = offset + {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        return self._position
+
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
         found = self._opened.read(self._position, min(self._position + len(buffer), self._size))
         buffer[: len(found)] = found
         self._position += len(found)
         return len(found)
+
+
+def as_stream(opened: RandomFile, file: DataFile) -> pa.NativeFile:
+    """Return a file as a stream for pyarrow's readers, as patient as `RandomFile` is."""
+    return pa.PythonFile(io.BufferedReader(_Raw(opened, file.bytes), 1 << 20), mode="r")
 
 
 def head(file: DataFile, storage: StorageOptions, size: int) -> bytes:

@@ -9,6 +9,7 @@ such fields).
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -18,7 +19,7 @@ import pyarrow as pa
 import pyarrow.json as pajson
 
 from dray.data.source import PIECE_BYTES, OnReject, Piece, make_reject
-from dray.data.sources.blocks import BadRow, Block, Parsed, keep_good, parse_in_order, whole_records
+from dray.data.sources.blocks import MOST_RECORD_BYTES, BadRow, Block, Parsed, keep_good, parse_in_order, whole_records
 from dray.data.sources.columns import chosen
 from dray.data.sources.files import DataFile, RandomFile, chunks, find_files, head, in_parallel
 from dray.data.sources.json_records import Records, items, last_item_end, last_line_end, lines
@@ -32,6 +33,7 @@ SAMPLE_BYTES = 256 << 10
 """Of each of the start, the middle and the end of a file; less where there are many files."""
 ALL_SAMPLES_BYTES = 64 << 20
 WINDOW_BYTES = 64 << 10
+_ROW = re.compile(r" in row (\d+)$")
 
 ExtraFields = Literal["reject", "ignore"]
 
@@ -140,7 +142,10 @@ class _BlockReader:
             offset = int(records.starts[index]) + len(text) - len(text.lstrip())
             return BadRow(offset, misfit(text, self.shape, error), text.strip())
 
-        return keep_good(len(records), lambda first, last: Parsed(self._read(records.text(first, last))), refuse)
+        def parse(first: int, last: int) -> Parsed:
+            return Parsed(self._read(records.text(first, last)))
+
+        return keep_good(len(records), parse, refuse, _row_named)
 
     def _read(self, data: bytes) -> list[pa.RecordBatch]:
         if not data.isascii():
@@ -156,6 +161,11 @@ class _BlockReader:
         if not table.num_rows:
             return []
         return list(flatten(table).select(list(self.columns)).combine_chunks().to_batches())
+
+
+def _row_named(error: str) -> int | None:
+    found = _ROW.search(error)
+    return None if found is None else int(found[1])
 
 
 def _unfinished(records: Records) -> list[BadRow]:
@@ -194,21 +204,31 @@ def open_json(
 
 
 def _open(file: DataFile, storage: StorageOptions, size: int) -> tuple[JsonFile, list[bytes]]:
-    data = head(file, storage, size)
-    complete = len(data) < size
-    text = data.removeprefix(BOM).lstrip()
-    begin = len(data) - len(text)
-    if not text:
-        if not complete:
-            raise DataError(f"{file.location} begins with {size:,} bytes of white space.", fix="Is it JSON?")
-        return JsonFile(file, "empty", begin), []
-    if text.startswith(b"["):
-        return JsonFile(file, "array", begin + 1), [text[1:] if complete else text[1 : last_item_end(text[1:]) + 1]]
+    wished = size
+    while True:
+        data = head(file, storage, wished)
+        complete = len(data) < wished
+        text = data.removeprefix(BOM).lstrip()
+        begin = len(data) - len(text)
+        if complete and not text:
+            return JsonFile(file, "empty", begin), []
+        array = text.startswith(b"[")
+        end = len(text) if complete else last_item_end(text[1:]) + 1 if array else last_line_end(text)
+        if complete or end > 1:
+            break
+        if wished >= MOST_RECORD_BYTES:
+            raise DataError(
+                f"The first record of {file.location} does not end within {wished >> 20} MB.",
+                fix="Write an object on each line, or one array of objects.",
+            )
+        wished *= 8
+    if array:
+        return JsonFile(file, "array", begin + 1), [text[1:end]]
     opened = JsonFile(file, "lines", begin)
-    samples = [text if complete else text[: last_line_end(text)]]
+    samples = [text[:end]]
     if file.compression is None and not complete:
         with RandomFile(file, storage) as random:
-            for start in (max(size, (file.bytes - size) // 2), max(size, file.bytes - size)):
+            for start in (max(wished, (file.bytes - size) // 2), max(wished, file.bytes - size)):
                 window = random.read(start, min(file.bytes, start + size))
                 samples.append(window[window.find(b"\n") + 1 : last_line_end(window)])
     return opened, samples

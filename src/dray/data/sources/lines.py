@@ -17,7 +17,7 @@ _known: dict[tuple[DataFile, bytes], list[tuple[int, int]]] = {}
 _lock = threading.Lock()
 
 
-def count(data: bytes, byte: bytes) -> int:
+def count(data: bytes | memoryview, byte: bytes) -> int:
     """Return how often a byte occurs: four times as fast as bytes.count."""
     return int(np.count_nonzero(np.frombuffer(data, np.uint8) == byte[0]))
 
@@ -44,17 +44,23 @@ class LineNumbers:
     def __init__(self, file: DataFile, begin: int, newline: bytes, storage: StorageOptions) -> None:
         self._file, self._newline, self._storage = file, newline, storage
         self._passed: int | None = None
+        self._at: tuple[Block, int, int] | None = None
         if file.compression is not None:
             self._passed = count(head(file, storage, begin), newline)
 
     def number(self, block: Block, offset: int) -> int:
-        """Return the line of a byte of a block."""
-        before = self._passed
-        if before is None:
-            before = lines_before(self._file, block.offset, self._newline, self._storage)
-        return before + count(block.data[:offset], self._newline) + 1
+        """Return the line of a byte of a block. Asked in order, every byte is counted once."""
+        if self._at is None or self._at[0] is not block or self._at[1] > offset:
+            before = self._passed
+            if before is None:
+                before = lines_before(self._file, block.offset, self._newline, self._storage)
+            self._at = (block, 0, before)
+        _, start, lines = self._at
+        lines += count(memoryview(block.read)[start:offset], self._newline)
+        self._at = (block, offset, lines)
+        return lines + 1
 
     def passed(self, block: Block) -> None:
         """Go on behind a block."""
         if self._passed is not None:
-            self._passed += count(block.data, self._newline)
+            self._passed += count(memoryview(block.read)[: block.stop], self._newline)

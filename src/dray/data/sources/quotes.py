@@ -24,7 +24,7 @@ Bytes = npt.NDArray[np.uint8]
 Positions = npt.NDArray[np.int64]
 
 LF, CR = 10, 13
-TAIL_BYTES = 64 << 10
+TAIL_BYTES = 16 << 10
 
 
 @dataclass(frozen=True, slots=True)

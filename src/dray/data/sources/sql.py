@@ -85,7 +85,8 @@ def open_sql(
             f'The key "{key}" is {type(low).__name__} ({low!r}), which cannot be divided into ranges.',
             fix="Name a column of numbers, dates or times, or leave the key out.",
         )
-    return SqlSource(name, database, query, schema, rows, bytes_, KeyRange(written, least, greatest))
+    zoned = "TIMESTAMP" if database.dialect == "databricks" else "TIMESTAMP WITH TIME ZONE"
+    return SqlSource(name, database, query, schema, rows, bytes_, KeyRange(written, least, greatest, zoned))
 
 
 def select(query: str, columns: str, condition: str = "", end: str = "") -> str:

@@ -16,6 +16,8 @@ class KeyRange:
     key: str
     low: Value
     high: Value
+    zoned: str = "TIMESTAMP WITH TIME ZONE"
+    """How the database writes a time with its zone."""
 
     def condition(self, index: int, count: int) -> str:
         """Return what is true for the rows of one of `count` ranges of equal width.
@@ -25,8 +27,8 @@ class KeyRange:
         """
         if count == 1:
             return ""
-        above = f"{self.key} >= {literal(self.bound(index, count))}" if index else ""
-        below = f"{self.key} < {literal(self.bound(index + 1, count))}" if index < count - 1 else ""
+        above = f"{self.key} >= {self.literal(self.bound(index, count))}" if index else ""
+        below = f"{self.key} < {self.literal(self.bound(index + 1, count))}" if index < count - 1 else ""
         if not index:
             return f"({below} OR {self.key} IS NULL)"
         return f"({above} AND {below})" if below else f"({above})"
@@ -41,6 +43,15 @@ class KeyRange:
             return low + (high - low) * index // count
         assert isinstance(low, int | float) and isinstance(high, int | float)
         return low + (high - low) * (index / count)
+
+    def literal(self, value: Value) -> str:
+        """Return a value as standard SQL writes it."""
+        if isinstance(value, datetime):
+            if value.tzinfo is not None:
+                zoned = value.astimezone(UTC).replace(tzinfo=None)
+                return f"{self.zoned} '{zoned.isoformat(sep=' ')}+00:00'"
+            return f"TIMESTAMP '{value.isoformat(sep=' ')}'"
+        return f"DATE '{value.isoformat()}'" if isinstance(value, date) else repr(value)
 
     def most_ranges(self) -> int:
         """Return how many ranges can differ."""
@@ -63,15 +74,3 @@ def key_value(value: object) -> Value | None:
     if isinstance(value, Decimal):
         return int(value) if value == value.to_integral_value() else float(value)
     return value if isinstance(value, int | float | date) and not isinstance(value, bool) else None
-
-
-def literal(value: Value) -> str:
-    """Return a value as standard SQL writes it."""
-    if isinstance(value, datetime):
-        if value.tzinfo is not None:
-            zoned = value.astimezone(UTC).replace(tzinfo=None)
-            return f"TIMESTAMP WITH TIME ZONE '{zoned.isoformat(sep=' ')}+00:00'"
-        return f"TIMESTAMP '{value.isoformat(sep=' ')}'"
-    if isinstance(value, date):
-        return f"DATE '{value.isoformat()}'"
-    return repr(value)

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,7 +16,9 @@ from postgres_server import PASSWORD, PostgresServer, program, serve_postgres
 @pytest.fixture(scope="session")
 def postgres_process() -> Iterator[PostgresServer]:
     if program("postgres") is None or program("initdb") is None:
-        pytest.skip("PostgreSQL is not installed: make system, as root")
+        if os.getuid() == 0 and shutil.which("apt-get"):
+            pytest.fail("PostgreSQL is not installed: make system")
+        pytest.skip("PostgreSQL is not installed, and only root can install it, with apt-get")
     with serve_postgres() as server:
         yield server
 

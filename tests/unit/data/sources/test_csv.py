@@ -34,7 +34,7 @@ class TestTypes:
         text = "i,f,s,d,t,b,n\n1,1.5,x,2024-01-01,2024-01-01 10:00:00,true,\n,NA,,NULL,null,n/a,NaN\n"
         source = open_source(write(tmp_path / "a.csv", text))
         assert [str(type_) for type_ in source.schema.types] == [
-            "int64", "double", "string", "date32[day]", "timestamp[s]", "bool", "string",
+            "int64", "double", "string", "date32[day]", "timestamp[us]", "bool", "string",
         ]  # fmt: skip
         first, second = rows(source)
         assert first["t"] == dt.datetime(2024, 1, 1, 10)
@@ -83,6 +83,10 @@ class TestTypes:
         write(tmp_path / "c.csv", "x,z\n4,3\n")
         with pytest.raises(DataError, match=r'column "y" is in .*a.csv but not in .*c.csv'):
             open_source(str(tmp_path))
+
+    def test_a_first_row_larger_than_the_sample_tells_its_types_too(self, tmp_path: Path) -> None:
+        source = open_source(write(tmp_path / "a.csv", f"n,text\n1,{'long ' * 100_000}\n2,short\n"))
+        assert source.schema.types == [pa.int64(), pa.string()]
 
 
 class TestForms:

@@ -47,6 +47,12 @@ class TestShape:
         assert (first["user.geo.lat"], second["user.geo.lat"], third["user.geo.lat"]) == (1.0, None, 3.5)
         assert (first["tags"], second["ok"], third["user.name"]) == (["x"], True, None)
 
+    @pytest.mark.parametrize("form", ["lines", "array"])
+    def test_a_first_object_larger_than_the_sample_tells_the_shape_too(self, tmp_path: Path, form: str) -> None:
+        objects = [{"n": 1, "text": "long " * 100_000}] * 3
+        source = open_source(write(tmp_path / "a.json", lines(objects) if form == "lines" else json.dumps(objects)))
+        assert rows(source) == objects
+
     def test_strings_are_times_only_if_all_are(self, tmp_path: Path) -> None:
         objects = [
             {"a": "2024-01-01", "b": "2024-01-01T10:00", "c": "2024-01-01T10:00Z"},

@@ -22,7 +22,7 @@ from reading import read_all, rows
 
 from dray.data.open_source import open_source
 from dray.data.sources.sql_database import Database
-from dray.data.sources.sql_ranges import KeyRange, literal
+from dray.data.sources.sql_ranges import KeyRange
 from dray.errors import ConfigError, DataError, DrayError, StorageError
 
 
@@ -286,9 +286,8 @@ def test_conditions_cover_everything() -> None:
     key = KeyRange("k", 0, 10)
     assert key.condition(0, 1) == ""
     assert [key.condition(i, 3) for i in range(3)] == ["(k < 3 OR k IS NULL)", "(k >= 3 AND k < 6)", "(k >= 6)"]
-    assert literal(dt.datetime(2024, 1, 1, 2, tzinfo=dt.timezone(dt.timedelta(hours=2)))) == (
-        "TIMESTAMP WITH TIME ZONE '2024-01-01 00:00:00+00:00'"
-    )
+    time = dt.datetime(2024, 1, 1, 2, tzinfo=dt.timezone(dt.timedelta(hours=2)))
+    assert key.literal(time) == "TIMESTAMP WITH TIME ZONE '2024-01-01 00:00:00+00:00'"
 
 
 def test_decimals_of_a_driver_become_numbers(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,199 @@
+"""`dray map`: a function of the user's over data, in parallel."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import click
+
+from dray.cli.output import duration, human, print_json
+from dray.cli.train import WORKERS
+from dray.errors import ConfigError, nearest
+
+
+@click.command("map")
+@click.argument("function", metavar="MODULE:FUNCTION")
+@click.argument("data", nargs=-1, required=True)
+@click.argument("out")
+@click.option(
+    "--each",
+    type=click.Choice(["batch", "file"]),
+    default="batch",
+    show_default=True,
+    help="What the function is given: a record batch of the data, or the name of each file.",
+)
+@click.option(
+    "--where",
+    type=click.Choice(["auto", "here", "processes", "cluster"]),
+    default="auto",
+    show_default=True,
+    help="This process, processes of this machine, or a Ray cluster; auto takes the fastest.",
+)
+@click.option("--workers", type=WORKERS, default="auto", help="Items at the same time. [default: one a CPU]")
+@click.option("--cluster", help="local (embedded), auto (this machine's), or host:port.")
+@click.option(
+    "--on-error",
+    type=click.Choice(["raise", "skip"]),
+    default="raise",
+    show_default=True,
+    help="End with the first item that fails, or go on and list them in failures.jsonl.",
+)
+@click.option("--timeout", "timeout_s", type=float, metavar="SECONDS", help="The longest that one item may take.")
+@click.option("--retries", type=int, default=2, show_default=True, help="More tries for an item that was killed.")
+@click.option("--resource", "resources", multiple=True, metavar="NAME=AMOUNT", help="num_cpus, num_gpus, memory, ...")
+@click.option("--working-dir", metavar="DIR", help="Directory that the processes work in; on a cluster it is sent.")
+@click.option("--unordered", is_flag=True, help="Results as they come.")
+@click.option("--dry-run", is_flag=True, help="Measure the first items, say what all would take where, write nothing.")
+@click.option("--endpoint", help="Address of an S3-compatible store, such as http://minio:9000.")
+@click.option("--region", help="Region of the bucket.")
+@click.option("--profile", help="Profile in ~/.aws to take credentials from.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON document on stdout.")
+@click.option("--quiet", is_flag=True, help="No progress on stderr.")
+def map_(
+    function: str,
+    data: Sequence[str],
+    out: str,
+    each: str,
+    resources: Sequence[str],
+    working_dir: str | None,
+    unordered: bool,
+    dry_run: bool,
+    endpoint: str | None,
+    region: str | None,
+    profile: str | None,
+    as_json: bool,
+    quiet: bool,
+    **options: Any,
+) -> None:
+    """Run FUNCTION of MODULE over DATA and write what it returns to OUT.
+
+    The function gets a pyarrow.RecordBatch (or a file's name, with --each file). Tables that it returns (Arrow, pandas,
+    polars) go to OUT/results.parquet, anything else to OUT/results.jsonl, a line each, in order. OUT may name the
+    .parquet or .jsonl file itself.
+    """
+    from dray.mapping.options import Options
+    from dray.storage import StorageOptions
+
+    called = load_function(function)
+    storage = StorageOptions(endpoint, region, profile)
+    settings = Options(
+        ordered=not unordered,
+        resources=_amounts(resources),
+        runtime_env={"working_dir": working_dir} if working_dir else {},
+        **options,
+    )
+    if dry_run:
+        _explain(called, data, each, storage, settings, as_json)
+        return
+    _map(called, data, out, each, storage, settings, as_json, quiet)
+
+
+def load_function(name: str) -> Callable[[Any], Any]:
+    """Import module:function, from the working directory too; a wrong name is told with the nearest right one."""
+    from importlib import import_module
+
+    module_name, _, attribute = name.partition(":")
+    if not module_name or not attribute:
+        raise ConfigError(f'"{name}" names no function.', fix="Write module:function, such as features:clean.")
+    here = os.getcwd()  # noqa: PTH109
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        module = import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name != module_name.partition(".")[0]:
+            raise
+        raise ConfigError(
+            f'There is no module "{module_name}" here or installed.', fix=f"Run in the directory of {module_name}.py."
+        ) from error
+    found = getattr(module, attribute, None)
+    if not callable(found):
+        functions = [key for key, value in vars(module).items() if callable(value)]
+        raise ConfigError(
+            f'The module "{module_name}" has no function "{attribute}".{nearest(attribute, functions)}',
+            fix=f"It has: {', '.join(sorted(functions)[:12])}.",
+        )
+    return found  # type: ignore[no-any-return]
+
+
+def _explain(called: Any, data: Sequence[str], each: str, storage: Any, settings: Any, as_json: bool) -> None:
+    from dray.mapping.map import judge_first
+
+    verdict = judge_first(*_items(called, data, each, storage), settings)
+    human(str(verdict))
+    if as_json:
+        print_json(verdict.to_json())
+
+
+def _map(
+    called: Any, data: Sequence[str], out: str, each: str, storage: Any, settings: Any, as_json: bool, quiet: bool
+) -> None:
+    from dray.mapping.map import run
+    from dray.mapping.results_files import result_files
+    from dray.storage import absolute
+    from dray.telemetry.events import Telemetry
+    from dray.telemetry.sinks.terminal import terminal
+
+    begun = time.perf_counter()
+    items = 0
+    telemetry = Telemetry([] if quiet else [terminal(sys.stderr, live=sys.stderr.isatty())])
+    try:
+        with result_files(out, storage) as files:
+            function, todo = _items(called, data, each, storage)
+            telemetry.emit("phase", name="map")
+            for outcome in run(function, todo, settings, telemetry.emit, _to_stderr):
+                items += 1
+                if outcome.error is not None:
+                    if settings.on_error == "raise":
+                        raise outcome.error
+                    files.fail(outcome.error)
+                else:
+                    for value in outcome.value if each == "batch" else [outcome.value]:
+                        files.add(value)
+            written = [absolute(name) for name in files.publish()]
+    finally:
+        telemetry.close()
+    seconds = time.perf_counter() - begun
+    result = {
+        "items": items,
+        "results": files.results,
+        "rows": files.rows,
+        "failed": files.failed,
+        "seconds": round(seconds, 3),
+        "output": absolute(out),
+        "files": written,
+    }
+    if not quiet:
+        rows = f" ({files.rows:,} rows)" if files.rows else ""
+        human(f"{result['output']}: {files.results:,} results{rows} of {items:,} items, {duration(seconds)}")
+        if files.failed:
+            human(f"Warning: {files.failed:,} items failed and were left out; {written[-1]} has them.")
+    if as_json:
+        print_json(result)
+
+
+def _items(called: Any, data: Sequence[str], each: str, storage: Any) -> tuple[Any, Any]:
+    from dray.mapping.data_items import batches_of, files_of
+
+    return (files_of if each == "file" else batches_of)(called, list(data), storage)
+
+
+def _to_stderr(text: str, _to_stderr: bool) -> None:
+    """What the function prints: stdout belongs to the result."""
+    sys.stderr.write(text)
+    sys.stderr.flush()
+
+
+def _amounts(given: Sequence[str]) -> dict[str, float]:
+    amounts = {}
+    for text in given:
+        name, _, amount = text.partition("=")
+        try:
+            amounts[name] = float(amount)
+        except ValueError:
+            raise ConfigError(f'--resource "{text}" has no amount.', fix="Write num_cpus=2 or memory=4e9.") from None
+    return amounts

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -100,53 +100,37 @@ def parse_in_order(blocks: Iterable[Block], parse: Callable[[Block], Parsed]) ->
 
 def keep_good(
     count: int,
-    parse: Callable[[int, int], Parsed],
+    parse: Callable[[Sequence[int]], Parsed],
     refuse: Callable[[int, Exception], BadRow],
     row_named: Callable[[str], int | None],
 ) -> Parsed:
-    """Return the records that can be parsed, and a BadRow for each that cannot.
+    """Return the records that can be parsed, and a BadRow for each that cannot, in order.
 
-    `parse(first, last)` raises ArrowInvalid or UnicodeDecodeError when one of them is bad. Groups that fail are divided:
-    at the record that the error's text names (`row_named`, from 0), if that one fails alone too, else into parts.
+    `parse` takes the numbers of some records, and raises ArrowInvalid or UnicodeDecodeError when one of them is bad.
+    That one is left out if the error names it (`row_named`: which of them, from 0); else they are divided.
     """
     kept = Parsed()
+    bad: dict[int, BadRow] = {}
 
-    def take(first: int, last: int) -> None:
-        while first < last:
-            error = attempt(first, last)
-            if error is None:
+    def take(records: list[int]) -> None:
+        while records:
+            try:
+                parsed = parse(records)
+            except (pa.ArrowInvalid, UnicodeDecodeError) as error:
+                place = 0 if len(records) == 1 else row_named(str(error))
+                if place is None or place >= len(records):
+                    step = -(-len(records) // _PARTS)
+                    for start in range(0, len(records), step):
+                        take(records[start : start + step])
+                    return
+                bad[records[place]] = refuse(records[place], error)
+                del records[place]
+            else:
+                kept.batches += parsed.batches
+                kept.bad += parsed.bad
                 return
-            if last - first == 1:
-                kept.bad.append(refuse(first, error))
-                return
-            named = row_named(str(error))
-            row = last if named is None else first + named
-            alone = failure(row) if row < last else None
-            if alone is None:
-                step = -(-(last - first) // _PARTS)
-                for start in range(first, last, step):
-                    take(start, min(start + step, last))
-                return
-            take(first, row)
-            kept.bad.append(refuse(row, alone))
-            first = row + 1
-
-    def attempt(first: int, last: int) -> Exception | None:
-        try:
-            parsed = parse(first, last)
-        except (pa.ArrowInvalid, UnicodeDecodeError) as error:
-            return error
-        kept.batches += parsed.batches
-        kept.bad += parsed.bad
-        return None
-
-    def failure(row: int) -> Exception | None:
-        try:
-            parse(row, row + 1)
-        except (pa.ArrowInvalid, UnicodeDecodeError) as error:
-            return error
-        return None
 
     for start in range(0, count, _GROUP_RECORDS):
-        take(start, min(start + _GROUP_RECORDS, count))
+        take(list(range(start, min(start + _GROUP_RECORDS, count))))
+    kept.bad = sorted([*kept.bad, *bad.values()], key=lambda row: row.offset)
     return kept

@@ -152,21 +152,24 @@ class BlockReader:
     def _parse_carefully(self, data: bytes) -> Parsed:
         starts, ends = records(data, self.form.quoting())
 
-        def parse(first: int, last: int) -> Parsed:
-            text = data[starts[first] : ends[last - 1]]
-            if last - first == 1:
+        def record(index: int) -> bytes:
+            return data[starts[index] : ends[index]]
+
+        def parse(indices: Sequence[int]) -> Parsed:
+            text = b"".join(map(record, indices))
+            if len(indices) == 1:
                 return Parsed(self._read(text))
             text.decode()  # pyarrow can tell of a miscounted row only if it is UTF-8
             invalid: list[pacsv.InvalidRow] = []
             batches = self._read(text, invalid)
-            return Parsed(batches, [miscounted(first + row.number - 1, row) for row in invalid])
+            return Parsed(batches, [miscounted(indices[row.number - 1], row) for row in invalid])
 
         def miscounted(index: int, row: pacsv.InvalidRow) -> BadRow:
             reason = f"{row.actual_columns} fields instead of {row.expected_columns}"
-            return BadRow(int(starts[index]), reason, data[starts[index] : ends[index]])
+            return BadRow(int(starts[index]), reason, record(index))
 
         def refuse(index: int, error: Exception) -> BadRow:
-            return BadRow(int(starts[index]), self._reason(error), data[starts[index] : ends[index]])
+            return BadRow(int(starts[index]), self._reason(error), record(index))
 
         return keep_good(len(starts), parse, refuse, _row_named)
 

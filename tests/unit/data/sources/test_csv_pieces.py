@@ -121,6 +121,24 @@ def test_pieces_of_any_size_hold_the_rows_of_the_whole(
         assert table.to_pylist() == expected
 
 
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.sampled_from(["1,a", "2,b", "x,c", "3", "4,d,e", "", '5,"p\nq"', '"6",', "y", "7,\udcff", "z,\udcff"]))
+)
+def test_exactly_those_rows_are_rejected_that_cannot_be_read_alone(records: list[str]) -> None:
+    def read(lines: list[str]) -> tuple[list[object], list[str]]:
+        with tempfile.TemporaryDirectory() as directory:
+            text = "\n".join(["n,s", "0,first", *lines]).encode(errors="surrogateescape")
+            (Path(directory) / "a.csv").write_bytes(text)
+            source = open_csv([directory], StorageOptions(), CsvFormat(), {"n": "int64", "s": "string"})
+            table, rejects = read_all(source)
+            return table.to_pylist()[1:], [f"{reject.reason}: {reject.text}" for reject in rejects]
+
+    alone = [read([record]) for record in records]
+    kept = [row for found, _ in alone for row in found]
+    assert read(records) == (kept, [reason for _, reasons in alone for reason in reasons])
+
+
 @contextlib.contextmanager
 def small(chunk: int, window: int):  # type: ignore[no-untyped-def]
     """Make everything that is done in steps take small ones."""

@@ -7,6 +7,7 @@ python benchmarks/mapping.py            100,000 items of about 20 us, 200 of 0.2
 python benchmarks/mapping.py --quick    10,000 items, 40, 20 MB, 10 s; once
 """
 
+import compileall
 import statistics
 import sys
 from dataclasses import dataclass, field
@@ -17,6 +18,8 @@ import bench
 import measure
 import reporting
 from reporting import Must
+
+import dray
 
 DRAY, LOOP, RAY = "dray.map", "a loop", "Ray, a task an item"
 CHUNKS = (None, 100, 1000, 5000, 12_500)
@@ -72,6 +75,7 @@ def main() -> int:
     parts = asked.only or ["small", "long", "large", "endless"]
     small: dict[str, Runs] = {}
     figures: dict[str, Any] = {}
+    compileall.compile_dir(Path(dray.__file__).parent, quiet=1)  # as in any installation: fresh processes load it
     with bench.session(asked.cores) as (env, scratch):
         machine = reporting.hardware()
         if "small" in parts:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from multiprocessing import get_context
+from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
@@ -120,6 +120,8 @@ def _lost(process: SpawnProcess) -> WorkerError:
 @contextmanager
 def _no_interrupt() -> Iterator[None]:
     """A process started inside is born deaf to Ctrl-C: one that is still loading would answer with a traceback."""
+    # Starting its tracker with the first process, multiprocessing would unblock the signal again.
+    resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

@@ -264,5 +264,6 @@ def test_a_writing_process_that_dies_is_an_error_and_leaves_nothing(tmp_path: Pa
                 child.kill()
 
     with pytest.raises(WorkerError, match="ended unexpectedly"):
-        make(tmp_path / "out", rows=200_000, features=20, files=8, processes=2, progress=kill_the_writers)
+        # Enough that they are still writing when the first progress is told, on a busy machine too.
+        make(tmp_path / "out", rows=4_000_000, features=20, files=64, processes=2, progress=kill_the_writers)
     assert not list(tmp_path.iterdir())

@@ -24,8 +24,17 @@ def large(count: int = 200_000) -> np.ndarray:
     return np.arange(count, dtype=np.float64)
 
 
+def _target(place: Path) -> str:
+    try:
+        return os.readlink(place)  # noqa: PTH115  (no path behind it)
+    except FileNotFoundError:  # the one that the listing itself needed
+        return ""
+
+
 def descriptors() -> int:
-    return len(list(Path("/proc/self/fd").iterdir()))
+    """Of stored values only: others of this process come and go."""
+    names = [_target(place) for place in Path("/proc/self/fd").iterdir()]
+    return len([name for name in names if name.startswith("/memfd:dray")])
 
 
 def read(payload: bytes, keys: Any, store: Store) -> Any:

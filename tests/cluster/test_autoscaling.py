@@ -171,11 +171,13 @@ def test_workers_join_on_the_nodes_that_a_run_makes_the_autoscaler_bring(
         result = run.finish()
     with start_dray(["train", data, *FLAGS, "--workers", "0", "--out", "alone"], cwd=tmp_path) as alone:
         assert result["model_digest"] == alone.finish()["model_digest"]
-    # It begins with the one worker that there is room for, and hands rows over as the others come.
+    # It begins with whom there is room for, one at first, and hands rows over as others come. On a slow machine
+    # the nodes are there before the first ring.
     rings = [event["workers"] for event in run.events("ring")]
-    assert (rings[0], rings[-1], rings) == (1, 3, sorted(rings))
-    assert {event["worker"] for event in run.events("joined")} == {1, 2}
-    assert {event["worker"] for event in run.events("reload")} == {1, 2}
+    assert (rings[-1], rings) == (3, sorted(rings))
+    joined = {event["worker"] for event in run.events("joined")}
+    assert len(joined) == 3 - rings[0]
+    assert {event["worker"] for event in run.events("reload")} == joined
     assert result["failures"] == 0
     assert pace.rounds() == list(range(1, ROUNDS + 1))
     assert viewer.look().groups == []

@@ -19,7 +19,7 @@ def running_head(cpus: int, env: Mapping[str, str], scratch: Path, timeout_s: fl
     command = [
         *(str(Path(sys.executable).with_name("ray")), "start", "--head", "--block", "--disable-usage-stats"),
         *("--node-ip-address=127.0.0.1", f"--port={port}", f"--num-cpus={cpus}", "--include-dashboard=false"),
-        *(f"--ray-client-server-port={free_port()}", f"--dashboard-agent-listen-port={free_port()}"),
+        f"--dashboard-agent-listen-port={free_port()}",
         f"--temp-dir={env['RAY_TMPDIR']}",
     ]
     with log.open("wb") as output:

@@ -154,13 +154,6 @@ def _is_connection(seen: NativeSocket, relay: Relay) -> bool:
     return seen.local[1] == relay.port or seen.remote in relay.members
 
 
-@contextmanager
-def joined(address: RingAddress | None, worker: int, door: RingDoor | None = None) -> Iterator[None]:
-    """Be a member of the ring, in this thread; alone when there is no ring."""
-    with (door or RingDoor(address)).join(worker):
-        yield
-
-
 def is_ring_failure(error: BaseException) -> bool:
     """Tell a failure of the ring (a peer, the tracker, a socket, a timeout) from a fault of parameters or data.
 

@@ -7,17 +7,17 @@ the same round, form a ring, follow it. A ring that breaks costs its unfinished 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 from dray.data.prepare import Preparation
-from dray.data.shards import Shard, Unit, deal_evenly, rows_of
+from dray.data.shards import rows_of
 from dray.errors import WorkerError
 from dray.learners.xgboost import Standing, Task
 from dray.learners.xgboost_ring import Tracker
 from dray.telemetry.events import Telemetry
+from dray.training.dealt import Dealt
 from dray.training.keeper import Keeper
 from dray.workers.crew import Crew, refuse_mistakes
 from dray.workers.group import Done, Lost, Raised
@@ -30,29 +30,6 @@ LONGEST_GOODBYE_S = 30.0
 
 class RunStopped(WorkerError):  # noqa: N818  (not a failure: an end in order)
     """The run ended before its time, with a checkpoint to go on from."""
-
-
-@dataclass(frozen=True)
-class Dealt:
-    """The units of a run, and the parts of the first dealing."""
-
-    units: tuple[Unit, ...]
-    evals: tuple[Unit, ...]
-    parts: tuple[Part, ...]
-
-    @staticmethod
-    def among(units: Sequence[Unit], evals: Sequence[Unit], parts: int) -> Dealt:
-        dealt = deal_evenly([rows_of((unit,)) for unit in units], min(parts, len(units)))
-        dealt_evals = deal_evenly([rows_of((unit,)) for unit in evals], len(dealt))
-        bases = enumerate(zip(dealt, dealt_evals, strict=True))
-        return Dealt(tuple(units), tuple(evals), tuple(Part(base, own, own_eval) for base, (own, own_eval) in bases))
-
-    @property
-    def rows(self) -> tuple[int, ...]:
-        return tuple(rows_of((unit,)) for unit in self.units)
-
-    def shards(self, part: Part) -> tuple[Shard, Shard]:
-        return tuple(self.units[unit] for unit in part.units), tuple(self.evals[unit] for unit in part.evals)
 
 
 @dataclass
@@ -118,7 +95,7 @@ class RingMaster:
         self._task = task
         self._crew.phase = "train"
         self._task_ref = self._crew.group.share(task)
-        self._take(self._keeper.latest)
+        self._share_latest()
         while not self._keeper.latest.is_over(task):
             self._follow(self._form(self._settle()))
         return self._keeper.latest
@@ -325,12 +302,8 @@ class RingMaster:
 
     # Rings
 
-    def _take(self, standing: Standing) -> None:
-        """Everybody shall stand here from now on."""
-        self._keeper.offer(standing)
-        self._share_latest()
-
     def _share_latest(self) -> None:
+        """Everybody shall stand at the newest model from now on."""
         latest = self._keeper.latest
         self._standing_ref, self._shared = self._crew.group.share(latest), latest
         self._rising = {}  # who is on the way to an older model has not arrived

@@ -42,9 +42,10 @@ from dray.training.agree import (
     units_of,
     with_categories,
 )
+from dray.training.dealt import Dealt
 from dray.training.keeper import Keeper
 from dray.training.result import Identity, Seconds, ThreadProof, TrainResult
-from dray.training.ringmaster import Dealt, RingMaster
+from dray.training.ringmaster import RingMaster
 from dray.workers.crew import Crew, Terms, started_crew
 from dray.workers.worker import LoadReport
 

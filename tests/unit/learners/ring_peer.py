@@ -34,7 +34,7 @@ def train(data: xgboost.QuantileDMatrix, start: bytearray | None = None) -> xgbo
 def main(port: int, member: int, what: str) -> None:
     data = matrix(member)
     address: ring.RingAddress = {"dmlc_tracker_uri": "127.0.0.1", "dmlc_tracker_port": port}
-    with ring.joined(address, member):
+    with ring.RingDoor(address).join(member):
         print("joined", flush=True)
         if what == "train":
             train(data)

@@ -17,8 +17,9 @@ from dray.telemetry.checkpoints import Checkpoint
 from dray.telemetry.events import Telemetry
 from dray.threads.verify import Verdict
 from dray.training import ringmaster
+from dray.training.dealt import Dealt
 from dray.training.keeper import Keeper
-from dray.training.ringmaster import Dealt, RingMaster, RunStopped
+from dray.training.ringmaster import RingMaster, RunStopped
 from dray.workers.group import Lost
 from dray.workers.policy import Level, Part
 from dray.workers.worker import Ended, LoadReport, Proof

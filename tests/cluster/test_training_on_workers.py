@@ -21,7 +21,7 @@ from dray.config.run_file import RunConfig, make_config
 from dray.errors import WorkerError
 from dray.telemetry.events import Event, Sample
 from dray.telemetry.run_directory import open_run
-from dray.training import ringmaster
+from dray.training import dealt
 from dray.training import train as training
 from dray.training.result import TrainResult
 
@@ -112,7 +112,7 @@ def test_it_is_the_same_however_the_rows_are_dealt(
     data: dict[str, str], task: str, dealing: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alone = run(data, task, 0, eval_fraction=0.2, rounds=5)
-    monkeypatch.setattr(ringmaster, "deal_evenly", dealing)
+    monkeypatch.setattr(dealt, "deal_evenly", dealing)
     assert what_matters(run(data, task, 2, eval_fraction=0.2, rounds=5)) == what_matters(alone)
 
 

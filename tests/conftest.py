@@ -16,6 +16,15 @@ sys.path.insert(0, str(Path(__file__).parent))  # so that tests find s3_server.p
 from s3_server import CACHE_S, S3Server, serve_s3
 
 
+@pytest.fixture(scope="session", autouse=True)
+def homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """What dray keeps between commands (copies of data, clusters) is the tests' own, not the user's."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        patch.setenv("DRAY_HOME", str(tmp_path_factory.mktemp("home")))
+        yield
+
+
 @pytest.fixture(scope="session")
 def s3_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     with serve_s3(tmp_path_factory.mktemp("s3")) as server:

@@ -5,6 +5,8 @@
     model = dray.load(result.directory)
     result = dray.resume("runs/...")  # one that was interrupted
     results = list(dray.map(function, items))
+    dray.describe("data.csv", label="y")
+    dray.ingest("data.csv", "data/", filter="price > 0", test=0.2)
 
 Names load on first use: importing dray imports nothing else.
 """
@@ -13,8 +15,10 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # `typing` itself would take longer to load than all of this
 if TYPE_CHECKING:
-    from dray.api import load, predict, resume, train
+    from dray.api import ingest, load, predict, resume, train
+    from dray.data.describe import describe
     from dray.errors import DrayError, ItemError
+    from dray.ingesting.written import IngestResult
     from dray.learners.xgboost_model import Model
     from dray.mapping.map import map
     from dray.predicting import PredictResult
@@ -24,10 +28,13 @@ __version__ = "0.1.0"
 
 _HOME = {
     "DrayError": "dray.errors",
+    "IngestResult": "dray.ingesting.written",
     "ItemError": "dray.errors",
     "Model": "dray.learners.xgboost_model",
     "PredictResult": "dray.predicting",
     "TrainResult": "dray.training.result",
+    "describe": "dray.data.describe",
+    "ingest": "dray.api",
     "load": "dray.api",
     "map": "dray.mapping.map",
     "predict": "dray.api",
@@ -37,11 +44,14 @@ _HOME = {
 
 __all__ = [
     "DrayError",
+    "IngestResult",
     "ItemError",
     "Model",
     "PredictResult",
     "TrainResult",
     "__version__",
+    "describe",
+    "ingest",
     "load",
     "map",
     "predict",

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
 
 from dray.config.run_file import Level, make_config, read_run_file
+from dray.ingesting.cache import Reading, as_parquet
+from dray.ingesting.written import IngestResult
 from dray.learners.xgboost_model import Model, Output
+from dray.mapping.options import Options, Where
 from dray.predicting import PredictResult, load_model
 from dray.predicting import predict as _predict
 from dray.storage import StorageOptions
-from dray.telemetry.events import Sink
+from dray.telemetry.events import Sink, Telemetry
 from dray.training.result import TrainResult
 from dray.training.resume import resume as _resume
 from dray.training.train import train as _train
 
 
-def train(
-    data: str | Sequence[str], label: str | None = None, *, progress: bool = False, **settings: Any
-) -> TrainResult:
-    """Train on Parquet, or as a run file says; `settings` are the keys of a run file (`dray.config.run_file`).
+def train(data: Any, label: str | None = None, *, progress: bool = False, **settings: Any) -> TrainResult:
+    """Train on `data`, or as a run file says; `settings` are the keys of a run file (`dray.config.run_file`).
+
+    `data` is what `dray train` takes, a table of pandas, polars or Arrow, or a function that connects to a database.
 
     >>> result = dray.train("data/", label="y", rounds=200, eval_fraction=0.2, params={"max_depth": 8})
     >>> result.booster
@@ -28,10 +31,21 @@ def train(
     if isinstance(data, str) and data.endswith((".yaml", ".yml")):
         values, origin = read_run_file(data), data
     else:
-        values, origin = {"data": [data] if isinstance(data, str) else list(data)}, "the arguments"
+        values, origin = {"data": _named(data, settings)}, "the arguments"
     if label is not None:
         values["label"] = label
     return _train(make_config(values | settings, origin=origin), sinks=_sinks(progress))
+
+
+def _named(data: Any, settings: dict[str, Any]) -> list[str]:
+    """Return locations: of what has none, those of its copy. The run keeps them, for `resume`."""
+    if isinstance(data, str):
+        return [data]
+    if isinstance(data, Sequence) and all(isinstance(name, str) for name in data):
+        return list(data)
+    reading = Reading(settings.pop("format", None), settings.pop("read", None), settings.get("cache"))
+    storage = StorageOptions(**(settings.get("storage") or {}))
+    return list(as_parquet(data, storage, reading, lambda _kind, **_data: None))
 
 
 def resume(
@@ -44,6 +58,7 @@ def resume(
     endpoint: str | None = None,
     region: str | None = None,
     profile: str | None = None,
+    role: str | None = None,
     progress: bool = False,
 ) -> TrainResult:
     """Go on with a run that ended before its last round, from its last checkpoint, as `dray resume` does.
@@ -52,14 +67,17 @@ def resume(
     """
     given = {"workers": workers, "threads": threads, "cluster": cluster, "on_failure": on_failure}
     overrides = {name: value for name, value in given.items() if value is not None}
-    return _resume(run, StorageOptions(endpoint, region, profile), overrides, sinks=_sinks(progress))
+    return _resume(run, StorageOptions(endpoint, region, profile, role), overrides, sinks=_sinks(progress))
 
 
 def predict(
     model: str,
-    data: str | Sequence[str],
+    data: Any,
     out: str,
     *,
+    format: str | None = None,
+    read: Mapping[str, Any] | None = None,
+    cache: str | None = None,
     keep: Sequence[str] = (),
     output: Output = "probability",
     contributions: bool = False,
@@ -69,6 +87,7 @@ def predict(
     endpoint: str | None = None,
     region: str | None = None,
     profile: str | None = None,
+    role: str | None = None,
     progress: bool = False,
 ) -> PredictResult:
     """Write the predictions of a run or a model file for `data` to `out`, as `dray predict` does."""
@@ -82,14 +101,83 @@ def predict(
         workers=workers,
         threads=threads,
         cluster=cluster,
-        storage=StorageOptions(endpoint, region, profile),
+        storage=StorageOptions(endpoint, region, profile, role),
+        reading=Reading(format, read, cache),
         sinks=_sinks(progress),
     )
 
 
-def load(run: str, *, endpoint: str | None = None, region: str | None = None, profile: str | None = None) -> Model:
+def ingest(
+    data: Any,
+    out: str,
+    *,
+    columns: Sequence[str] = (),
+    filter: str | None = None,
+    transform: Callable[[Any], Any] | None = None,
+    dedup: Sequence[str] | Literal["all"] | None = None,
+    sort: Sequence[str] = (),
+    partition_by: Sequence[str] = (),
+    test: float | None = None,
+    test_from: str | None = None,
+    split_by: Sequence[str] = (),
+    seed: int = 0,
+    max_rejects: str = "1%",
+    where: Where = "auto",
+    workers: int | Literal["auto"] = "auto",
+    cluster: str | None = None,
+    format: str | None = None,
+    read: Mapping[str, Any] | None = None,
+    endpoint: str | None = None,
+    region: str | None = None,
+    profile: str | None = None,
+    role: str | None = None,
+    progress: bool = False,
+) -> IngestResult:
+    """Write the rows of `data` to `out` as Parquet that trains well, as `dray data ingest` does.
+
+    `transform` gets a record batch and returns a table; it runs before the filter. A call that was ended before its
+    time goes on when it is made again.
+    """
+    from dray.data.open_source import open_source
+    from dray.ingesting.ingest import ingest as run
+    from dray.ingesting.limits import parse_limit
+    from dray.ingesting.recipe import Recipe, make_split
+
+    recipe = Recipe(
+        columns=tuple(columns),
+        filter=filter,
+        dedup=None if dedup is None else () if dedup == "all" else tuple(dedup),
+        sort=tuple(sort),
+        partition_by=tuple(partition_by),
+        split=make_split(test, tuple(split_by), test_from, seed),
+        max_rejects=parse_limit(max_rejects),
+    )
+    storage = StorageOptions(endpoint, region, profile, role)
+    telemetry = Telemetry(_sinks(progress))
+    try:
+        return run(
+            open_source(data, storage, format=format, **(read or {})),
+            out,
+            recipe,
+            function=transform,
+            storage=storage,
+            options=Options(where=where, workers=workers, cluster=cluster),
+            emit=telemetry.emit,
+        )
+    finally:
+        telemetry.close()
+
+
+def load(
+    run: str,
+    *,
+    endpoint: str | None = None,
+    region: str | None = None,
+    profile: str | None = None,
+    role: str | None = None,
+) -> Model:
     """Return the model of a run directory or a model file; `.booster` is the native one."""
-    return load_model(run, StorageOptions(endpoint, region, profile))
+    return load_model(run, StorageOptions(endpoint, region, profile, role))
 
 
 def _sinks(progress: bool) -> list[Sink]:

@@ -6,6 +6,7 @@ category counts as missing and is reported.
 
 from __future__ import annotations
 
+import functools
 import os
 import time
 from collections.abc import Sequence
@@ -21,6 +22,7 @@ from dray.data.features import fits, kind_of
 from dray.data.parquet import Dataset, open_dataset
 from dray.data.shards import Unit, deal
 from dray.errors import ConfigError, DataError, ModelError, StorageError, nearest
+from dray.ingesting.cache import PLAIN, Reading, as_parquet
 from dray.learners.xgboost_model import Model, Output
 from dray.storage import (
     DEFAULT,
@@ -64,7 +66,7 @@ def load_model(location: str, storage: StorageOptions = DEFAULT) -> Model:
 
 def predict(
     model: str,
-    data: str | Sequence[str],
+    data: Any,
     out: str,
     *,
     keep: Sequence[str] = (),
@@ -74,9 +76,13 @@ def predict(
     threads: int | None = None,
     cluster: str = "local",
     storage: StorageOptions = DEFAULT,
+    reading: Reading = PLAIN,
     sinks: Sequence[Sink] = (),
 ) -> PredictResult:
-    """Write the predictions for `data` to `out`, one Parquet file for each input file, in the same order."""
+    """Write the predictions for `data` to `out`, one Parquet file for each input file, in the same order.
+
+    Data of another format is copied into the cache as Parquet first; its copy's files are what is predicted for.
+    """
     begin = time.perf_counter()
     if output not in get_args(Output):
         raise ConfigError(
@@ -84,8 +90,10 @@ def predict(
             fix=f"Known: {', '.join(get_args(Output))}.",
         )
     loaded, content = _read_model(model, storage)
-    dataset = open_dataset([data] if isinstance(data, str) else data, storage)
-    _check_columns(loaded, dataset)
+    telemetry = Telemetry(sinks)
+    parquet = as_parquet(data, storage, reading, telemetry.emit, functools.partial(_check_columns, loaded))
+    dataset = open_dataset(parquet, storage)
+    _check_columns(loaded, dataset.schema)
     if output == "probability" and loaded.objective == "multi:softmax":
         raise ModelError(
             "A multi:softmax model knows classes, no probabilities.",
@@ -101,7 +109,6 @@ def predict(
     missing = _require_free(out, storage)
     job = PredictJob(content, model, output, tuple(keep), contributions, schema, storage)
     wanted = min(workers, len(files)) if workers != "auto" else workers
-    telemetry = Telemetry(sinks)
     try:
         telemetry.emit("phase", name="predict")
         cells = dataset.rows * len(loaded.features)
@@ -151,15 +158,15 @@ def _read_model(location: str, storage: StorageOptions) -> tuple[Model, bytes]:
     return Model.from_bytes(content, directory.path("model.ubj")), content
 
 
-def _check_columns(model: Model, dataset: Dataset) -> None:
+def _check_columns(model: Model, schema: pa.Schema) -> None:
     for feature in model.features:
-        if feature.name not in dataset.schema.names:
+        if feature.name not in schema.names:
             raise DataError(
                 f'The model needs the column "{feature.name}", which the data does not have.'
-                f"{nearest(feature.name, dataset.schema.names)}",
+                f"{nearest(feature.name, schema.names)}",
                 fix="Add the column (with nulls where it is unknown).",
             )
-        arrow = dataset.schema.field(feature.name).type
+        arrow = schema.field(feature.name).type
         if not pa.types.is_null(arrow) and not fits(kind_of(feature.name, arrow), feature.kind):
             raise DataError(
                 f'The model knows the column "{feature.name}" as a {feature.kind}, the data holds {arrow}.',

@@ -24,8 +24,8 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def test_the_public_names_are_these() -> None:
     assert set(dray.__all__) == {
-        "DrayError", "ItemError", "Model", "PredictResult", "TrainResult", "__version__", "load", "map", "predict",
-        "resume", "train",
+        "DrayError", "IngestResult", "ItemError", "Model", "PredictResult", "TrainResult", "__version__", "describe",
+        "ingest", "load", "map", "predict", "resume", "train",
     }  # fmt: skip
     assert dir(dray) == dray.__all__
     for name in dray.__all__:
@@ -89,3 +89,18 @@ def test_it_may_be_called_from_another_thread(data: str) -> None:
         runs = [pool.submit(dray.train, data, label="label", workers=0, rounds=3, threads=1) for _ in range(2)]
         assert len({run.result().model_digest for run in runs}) == 1
         assert len({run.result().directory for run in runs}) == 2
+
+
+def test_ingest_does_what_the_command_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("rows.csv").write_text("a,b\n1,x\n2,y\n3,x\n4,\n", encoding="utf-8")
+    result = dray.ingest("rows.csv", "out", filter="a > 1", columns=["b", "a"], test=0.5, split_by=["b"], where="here")
+    assert (result.rows_read, result.rows_kept, result.rows_filtered) == (4, 3, 1)
+    assert sum(result.parts.values()) == 3
+    assert datasets.read("out").schema.names == ["b", "a"]
+
+
+def test_describe_takes_what_train_takes(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("a,b\n1,x\n2,y\n", encoding="utf-8")
+    assert dray.describe(str(path)).to_json()["rows"]["value"] == 2

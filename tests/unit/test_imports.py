@@ -16,9 +16,13 @@ ROOT = Path(dray.__file__).parent
 LAYERS = [
     {"cli"},
     {"api", "report"},
-    {"training", "predicting", "mapping"},
+    {"jobs"},
+    {"training", "predicting"},
+    {"ingesting"},
+    {"mapping"},
     {"workers"},
     {"learners"},
+    {"clusters"},
     {"cluster", "data"},
     {"threads", "telemetry"},
     {"storage", "retry", "s3"},
@@ -112,8 +116,8 @@ def test_ray_is_imported_only_by_the_cluster_and_its_group_of_workers() -> None:
     wrong = [
         str(found)
         for found in users_of("ray")
-        if not found.file.startswith("cluster/")
-        and found.file not in ("workers/ray_group.py", "workers/actor.py", "mapping/ray_tasks.py")
+        if not found.file.startswith(("cluster/", "clusters/", "jobs/"))
+        and found.file not in ("workers/ray_group.py", "workers/actor.py", "mapping/ray_tasks.py", "ingesting/moving.py")
     ]
     assert not wrong
     assert users_of("ray")
@@ -134,6 +138,7 @@ def test_xgboost_is_imported_only_by_its_learner() -> None:
     [
         *("data/shards.py", "data/split.py", "data/cuts.py", "learners/labels.py", "workers/policy.py"),
         *("mapping/sizing.py", "mapping/blame.py", "mapping/ordering.py", "mapping/verdict.py"),
+        *("ingesting/recipe.py", "ingesting/limits.py", "ingesting/plan.py"),
     ],
 )
 def test_decisions_need_no_files_and_no_vendor(pure: str) -> None:

@@ -1,16 +1,22 @@
-"""`dray data`: make training data."""
+"""`dray data`: make, describe and ingest data."""
 
 from __future__ import annotations
 
 import click
 
+from dray.cli.describe import describe
+from dray.cli.ingest import ingest
 from dray.cli.output import duration, human, print_json, progress, size
 from dray.data.synthetic import PRESETS, make
 
 
 @click.group()
 def data() -> None:
-    """Make training data."""
+    """Make training data, look at data, and bring it into shape."""
+
+
+data.add_command(describe)
+data.add_command(ingest)
 
 
 def _preset_help() -> str:

@@ -37,7 +37,7 @@ COMMANDS: dict[str, Entry] = {
     "predict": Entry("dray.cli.predict", "predict", "Predict with a trained model, streaming, file by file."),
     "map": Entry("dray.cli.map", "map_", "Run a function over data, in parallel."),
     "runs": Entry("dray.cli.runs", "runs", "List the runs in a directory."),
-    "data": Entry("dray.cli.data", "data", "Make training data."),
+    "data": Entry("dray.cli.data", "data", "Describe data, bring it into shape, or make some."),
 }
 
 

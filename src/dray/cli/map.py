@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import os
+import functools
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import click
 
+from dray.cli.options import WORKERS, output_options, source_options, storage_options
 from dray.cli.output import duration, human, print_json
-from dray.cli.train import WORKERS
-from dray.errors import ConfigError, nearest
+from dray.cli.user_function import load_function
+from dray.errors import ConfigError
 
 
 @click.command("map")
@@ -48,11 +49,9 @@ from dray.errors import ConfigError, nearest
 @click.option("--working-dir", metavar="DIR", help="Directory that the processes work in; on a cluster it is sent.")
 @click.option("--unordered", is_flag=True, help="Results as they come.")
 @click.option("--dry-run", is_flag=True, help="Measure the first items, say what all would take where, write nothing.")
-@click.option("--endpoint", help="Address of an S3-compatible store, such as http://minio:9000.")
-@click.option("--region", help="Region of the bucket.")
-@click.option("--profile", help="Profile in ~/.aws to take credentials from.")
-@click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON document on stdout.")
-@click.option("--quiet", is_flag=True, help="No progress on stderr.")
+@source_options
+@storage_options
+@output_options
 def map_(
     function: str,
     data: Sequence[str],
@@ -62,9 +61,8 @@ def map_(
     working_dir: str | None,
     unordered: bool,
     dry_run: bool,
-    endpoint: str | None,
-    region: str | None,
-    profile: str | None,
+    source: dict[str, Any],
+    storage: dict[str, str],
     as_json: bool,
     quiet: bool,
     **options: Any,
@@ -79,7 +77,8 @@ def map_(
     from dray.storage import StorageOptions
 
     called = load_function(function)
-    storage = StorageOptions(endpoint, region, profile)
+    where = StorageOptions(**storage)
+    items = functools.partial(_items, called, list(data), each, where, source)
     settings = Options(
         ordered=not unordered,
         resources=_amounts(resources),
@@ -87,51 +86,22 @@ def map_(
         **options,
     )
     if dry_run:
-        _explain(called, data, each, storage, settings, as_json)
+        _explain(items, settings, as_json)
         return
-    _map(called, data, out, each, storage, settings, as_json, quiet)
+    _map(items, out, each, where, settings, as_json, quiet)
 
 
-def load_function(name: str) -> Callable[[Any], Any]:
-    """Import module:function, from the working directory too; a wrong name is told with the nearest right one."""
-    from importlib import import_module
-
-    module_name, _, attribute = name.partition(":")
-    if not module_name or not attribute:
-        raise ConfigError(f'"{name}" names no function.', fix="Write module:function, such as features:clean.")
-    here = os.getcwd()  # noqa: PTH109
-    if here not in sys.path:
-        sys.path.insert(0, here)
-    try:
-        module = import_module(module_name)
-    except ModuleNotFoundError as error:
-        if error.name != module_name.partition(".")[0]:
-            raise
-        raise ConfigError(
-            f'There is no module "{module_name}" here or installed.', fix=f"Run in the directory of {module_name}.py."
-        ) from error
-    found = getattr(module, attribute, None)
-    if not callable(found):
-        functions = [key for key, value in vars(module).items() if callable(value)]
-        raise ConfigError(
-            f'The module "{module_name}" has no function "{attribute}".{nearest(attribute, functions)}',
-            fix=f"It has: {', '.join(sorted(functions)[:12])}.",
-        )
-    return found  # type: ignore[no-any-return]
-
-
-def _explain(called: Any, data: Sequence[str], each: str, storage: Any, settings: Any, as_json: bool) -> None:
+def _explain(items: Any, settings: Any, as_json: bool) -> None:
     from dray.mapping.map import judge_first
 
-    verdict = judge_first(*_items(called, data, each, storage), settings)
+    function, todo = items()
+    verdict = judge_first(function, todo, settings)
     human(str(verdict))
     if as_json:
         print_json(verdict.to_json())
 
 
-def _map(
-    called: Any, data: Sequence[str], out: str, each: str, storage: Any, settings: Any, as_json: bool, quiet: bool
-) -> None:
+def _map(items: Any, out: str, each: str, storage: Any, settings: Any, as_json: bool, quiet: bool) -> None:
     from dray.mapping.map import run
     from dray.mapping.results_files import result_files
     from dray.storage import absolute
@@ -139,14 +109,14 @@ def _map(
     from dray.telemetry.sinks.terminal import terminal
 
     begun = time.perf_counter()
-    items = 0
+    count = 0
     telemetry = Telemetry([] if quiet else [terminal(sys.stderr, live=sys.stderr.isatty())])
     try:
         with result_files(out, storage) as files:
-            function, todo = _items(called, data, each, storage)
+            function, todo = items()
             telemetry.emit("phase", name="map")
             for outcome in run(function, todo, settings, telemetry.emit, _to_stderr):
-                items += 1
+                count += 1
                 if outcome.error is not None:
                     if settings.on_error == "raise":
                         raise outcome.error
@@ -159,7 +129,7 @@ def _map(
         telemetry.close()
     seconds = time.perf_counter() - begun
     result = {
-        "items": items,
+        "items": count,
         "results": files.results,
         "rows": files.rows,
         "failed": files.failed,
@@ -169,17 +139,23 @@ def _map(
     }
     if not quiet:
         rows = f" ({files.rows:,} rows)" if files.rows else ""
-        human(f"{result['output']}: {files.results:,} results{rows} of {items:,} items, {duration(seconds)}")
+        human(f"{result['output']}: {files.results:,} results{rows} of {count:,} items, {duration(seconds)}")
         if files.failed:
             human(f"Warning: {files.failed:,} items failed and were left out; {written[-1]} has them.")
     if as_json:
         print_json(result)
 
 
-def _items(called: Any, data: Sequence[str], each: str, storage: Any) -> tuple[Any, Any]:
+def _items(
+    called: Any, data: list[str], each: str, storage: Any, source: dict[str, Any]
+) -> tuple[Callable[[Any], Any], Iterable[Any]]:
     from dray.mapping.data_items import batches_of, files_of
 
-    return (files_of if each == "file" else batches_of)(called, list(data), storage)
+    if each == "batch":
+        return batches_of(called, data, storage, **source)
+    if source:
+        raise ConfigError("--format and --read say how rows are read; --each file gives names.", fix="Leave them out.")
+    return files_of(called, data, storage)
 
 
 def _to_stderr(text: str, _to_stderr: bool) -> None:

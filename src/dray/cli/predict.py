@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
+from dray.cli.options import WORKERS, output_options, source_options, storage_options
 from dray.cli.output import duration, human, print_json, size
-from dray.cli.train import WORKERS
 
 
 @click.command()
@@ -29,23 +29,25 @@ from dray.cli.train import WORKERS
 @click.option("--workers", type=WORKERS, default="auto", help="0: this process; N: Ray workers. [default: auto]")
 @click.option("--threads", type=int, help="Threads of each worker. [default: the CPUs there are, shared]")
 @click.option("--cluster", default="local", help="local (embedded), auto (this machine's), or host:port.")
-@click.option("--endpoint", help="Address of an S3-compatible store, such as http://minio:9000.")
-@click.option("--region", help="Region of the bucket.")
-@click.option("--profile", help="Profile in ~/.aws to take credentials from.")
-@click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON document on stdout.")
-@click.option("--quiet", is_flag=True, help="No progress on stderr.")
+@source_options
+@click.option("--cache", metavar="DIR", help="Where Parquet copies of other formats are kept. [default: ~/.cache/dray]")
+@storage_options
+@output_options
 def predict(
     model: str,
     data: Sequence[str],
     out: str,
-    endpoint: str | None,
-    region: str | None,
-    profile: str | None,
+    source: dict[str, Any],
+    cache: str | None,
+    storage: dict[str, str],
     as_json: bool,
     quiet: bool,
     **options: Any,
 ) -> None:
     """Write the predictions of RUN or MODEL for DATA to OUT, one Parquet file for each input file, rows in order.
+
+    DATA is Parquet, or anything that dray train takes: CSV, JSON, ... are copied into a cache as Parquet first, and the
+    output has a file for each file of the copy.
 
     Columns are matched by name: a missing one is an error, extra ones are ignored, an unseen category counts as
     missing and is reported.
@@ -53,6 +55,7 @@ def predict(
     from dray.learners.xgboost_loading import load_lean
 
     load_lean()
+    from dray.ingesting.cache import Reading
     from dray.predicting import predict as run
     from dray.storage import StorageOptions
     from dray.telemetry.sinks.terminal import terminal
@@ -61,7 +64,8 @@ def predict(
         model,
         list(data),
         out,
-        storage=StorageOptions(endpoint, region, profile),
+        storage=StorageOptions(**storage),
+        reading=Reading(source.pop("format", None), source, cache),
         sinks=[] if quiet else [terminal(sys.stderr, live=sys.stderr.isatty())],
         **options,
     )

@@ -7,8 +7,9 @@ from typing import Any
 
 import click
 
+from dray.cli.options import WORKER_RANGE, output_options, storage_options
 from dray.cli.output import print_json
-from dray.cli.train import LEVELS, WORKER_RANGE
+from dray.cli.train import LEVELS
 
 
 @click.command()
@@ -22,20 +23,9 @@ from dray.cli.train import LEVELS, WORKER_RANGE
 @click.option("--threads", type=int, help="Threads of each worker. [default: as the run was asked for]")
 @click.option("--cluster", help="local, auto, or host:port. [default: as the run was asked for]")
 @click.option("--on-failure", type=LEVELS, help="When a worker is lost. [default: as the run was asked for]")
-@click.option("--endpoint", help="Address of an S3-compatible store, such as http://minio:9000.")
-@click.option("--region", help="Region of the bucket.")
-@click.option("--profile", help="Profile in ~/.aws to take credentials from.")
-@click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON document on stdout.")
-@click.option("--quiet", is_flag=True, help="No live view and no lines on stderr.")
-def resume(
-    run: str,
-    endpoint: str | None,
-    region: str | None,
-    profile: str | None,
-    as_json: bool,
-    quiet: bool,
-    **flags: Any,
-) -> None:
+@storage_options
+@output_options
+def resume(run: str, storage: dict[str, str], as_json: bool, quiet: bool, **flags: Any) -> None:
     """Go on with RUN, a run directory, from its last checkpoint, in that directory.
 
     For a run that ended before its last round: Ctrl-C, a machine that went down, more failures than it may have, a
@@ -53,7 +43,7 @@ def resume(
 
     result = go_on(
         run,
-        StorageOptions(endpoint, region, profile),
+        StorageOptions(**storage),
         {name: value for name, value in flags.items() if value is not None},
         sinks=[] if quiet else [terminal(sys.stderr, live=sys.stderr.isatty())],
     )

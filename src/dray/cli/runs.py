@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dray.cli.options import storage_options
 from dray.cli.output import human, print_json
 
 if TYPE_CHECKING:
@@ -18,10 +19,8 @@ _STYLES = {"finished": "green", "running": "yellow", "failed": "red", "lost": "r
 @click.command()
 @click.argument("directory", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON document on stdout.")
-@click.option("--endpoint", help="Address of an S3-compatible store, such as http://minio:9000.")
-@click.option("--region", help="Region of the bucket.")
-@click.option("--profile", help="Profile in ~/.aws to take credentials from.")
-def runs(directory: str | None, as_json: bool, endpoint: str | None, region: str | None, profile: str | None) -> None:
+@storage_options
+def runs(directory: str | None, as_json: bool, storage: dict[str, str]) -> None:
     """List the runs in DIRECTORY (by default ./runs), newest first.
 
     DIRECTORY is a local path or s3://bucket/prefix. A run is "lost" when it never ended and its process is gone.
@@ -35,7 +34,7 @@ def runs(directory: str | None, as_json: bool, endpoint: str | None, region: str
     if directory is None and not Path(DEFAULT_DIRECTORY).exists():
         found = []  # nothing has been trained here yet, which is no mistake
     else:
-        found = list_runs(directory or DEFAULT_DIRECTORY, StorageOptions(endpoint, region, profile))
+        found = list_runs(directory or DEFAULT_DIRECTORY, StorageOptions(**storage))
     if as_json:
         print_json({"runs": [asdict(summary) for summary in found]})
     elif not found:

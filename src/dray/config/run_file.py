@@ -64,8 +64,10 @@ def _shape(value: Any) -> str:
     return "auto" if value == "auto" else "number"
 
 
+_PASSWORD = re.compile(r"://[^/@:]*:(?!\$\{\w+\}@)[^/@]+@|[?&]password=(?!\$\{)")
 Locations = Annotated[tuple[str, ...], BeforeValidator(_as_list)]
 Params = Annotated[dict[str, Any], BeforeValidator(_as_params)]
+Options = Annotated[dict[str, Any], BeforeValidator(_as_json)]
 Level = Literal["stop", "restart", "shrink", "elastic"]
 
 
@@ -120,7 +122,8 @@ class RunConfig(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     data: Locations
-    """Parquet to train on: a file, a directory, a glob, or a list of those; local or s3://."""
+    """What to train on: files, directories, globs, local or s3://; a Delta Lake table; a database. All but Parquet is
+    copied into the cache as Parquet first."""
 
     label: str
     """Column to predict."""
@@ -147,7 +150,17 @@ class RunConfig(BaseModel):
     """XGBoost parameters, passed through."""
 
     eval: Locations = ()
-    """Parquet to evaluate on after every round."""
+    """What to evaluate on after every round; of the same format as data."""
+
+    format: str | None = None
+    """parquet, csv, json, arrow, delta or sql. Default: by the endings."""
+
+    read: Options = Field(default_factory=dict)
+    """How to read it: delimiter, header, version, query, ... (docs/guides/sources.md)."""
+
+    cache: str | None = None
+    """Where the Parquet copies of other formats are kept; on several machines a place that all of them see, such as
+    s3://bucket/cache. Default: ~/.cache/dray."""
 
     eval_fraction: float | None = Field(default=None, gt=0, lt=1)
     """Share of the rows set aside for evaluation, by row position: the same rows whatever the workers."""
@@ -193,6 +206,11 @@ class RunConfig(BaseModel):
     def _fits_together(self) -> RunConfig:
         if not self.data:
             raise ValueError("data is empty: name a file, a directory or a glob")
+        if any(_PASSWORD.search(location) for location in (*self.data, *self.eval)):
+            # What stands here is written into the run directory.
+            raise ValueError(
+                "data holds a password: name a variable instead, as in postgresql://user:${DB_PASSWORD}@host"
+            )
         if self.eval and self.eval_fraction is not None:
             raise ValueError("eval and eval_fraction exclude each other: give one of them")
         if self.early_stop is not None and not self.eval and self.eval_fraction is None:

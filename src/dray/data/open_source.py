@@ -53,7 +53,7 @@ def open_source(
     if callable(locations) or is_address(locations) or format == "sql":
         return _open_sql(locations, options)
     names = [str(name) for name in ([locations] if not isinstance(locations, list | tuple) else locations)]
-    found = format or _format(names, storage)
+    found = format or format_of(names, storage)
     return _call(found, _OPENERS[found], (names, storage), options)
 
 
@@ -137,7 +137,12 @@ def _call(format: str, opener: Callable[..., Source], arguments: tuple[Any, ...]
     return opener(*arguments, **options)
 
 
-def _format(locations: list[str], storage: StorageOptions) -> str:
+def format_of(locations: Sequence[str], storage: StorageOptions) -> str:
+    """Return the format of what the locations name: by their looks, the files' endings, or their first bytes."""
+    from dray.data.sources.sql_database import is_address
+
+    if len(locations) == 1 and is_address(locations[0]):
+        return "sql"
     if any(_is_delta(location, storage) for location in locations):
         return "delta"
     by_format: dict[str, list[DataFile]] = defaultdict(list)

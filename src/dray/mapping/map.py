@@ -129,6 +129,7 @@ def map(  # type: ignore[misc]  # the overloads tell what comes back, this one w
     endpoint: str | None = None,
     region: str | None = None,
     profile: str | None = None,
+    role: str | None = None,
     progress: bool = False,
     explain: bool = False,
 ) -> Results[R] | Verdict:
@@ -161,7 +162,7 @@ def map(  # type: ignore[misc]  # the overloads tell what comes back, this one w
         resources=dict(resources or {}),
         runtime_env=dict(runtime_env or {}),
     )
-    called, found = prepare(function, items, shared, each, (endpoint, region, profile))
+    called, found = prepare(function, items, shared, each, (endpoint, region, profile, role))
     if explain:
         return judge_first(called, found, options)
     state = _State(name_of(function))
@@ -174,7 +175,7 @@ def prepare(
     items: Any,
     shared: Mapping[str, Any] | None = None,
     each: Each = "batch",
-    storage: tuple[str | None, str | None, str | None] = (None, None, None),
+    storage: tuple[str | None, ...] = (),
 ) -> tuple[Callable[[Any], Any], Iterable[Any]]:
     """Return the function of one item and the items; of data an item is a piece (`OverPieces`) or a file's name."""
     if not callable(function):

@@ -102,6 +102,8 @@ class Progress:
     phase_started: float = 0.0
     phase_seconds: dict[str, float] = field(default_factory=dict)
     data: dict[str, Any] = field(default_factory=dict)
+    copied: dict[str, Any] = field(default_factory=dict)
+    """Of what format the data is, and where its Parquet copy lies."""
     decided: dict[str, Any] = field(default_factory=dict)
     workers: dict[int, WorkerView] = field(default_factory=dict)
     round: int = 0
@@ -230,6 +232,9 @@ class Progress:
 
     def _on_data(self, _time: float, data: dict[str, Any]) -> None:
         self.data = data
+
+    def _on_copied(self, _time: float, data: dict[str, Any]) -> None:
+        self.copied = self.copied or data  # what is trained on comes first, then what is evaluated on
 
     def _on_decided(self, _time: float, data: dict[str, Any]) -> None:
         self.decided = data

@@ -81,7 +81,7 @@ class _Warnings:
 
     def event(self, event: Event) -> None:
         if event.kind == "warning":
-            self.messages.append(f"{event.data['message']} {event.data['fix']}".rstrip())
+            self.messages.append(f"{event.data['message']} {event.data.get('fix') or ''}".rstrip())
 
     def sample(self, samples: list[Sample]) -> None:
         pass

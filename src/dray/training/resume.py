@@ -8,6 +8,8 @@ from typing import Any
 from dray.config.run_file import RunConfig, make_config
 from dray.data.parquet import open_dataset
 from dray.errors import ModelError
+from dray.ingesting.cache import as_parquet
+from dray.mapping.engine import silence
 from dray.storage import StorageOptions
 from dray.telemetry.checkpoints import Checkpoints
 from dray.telemetry.events import Sink
@@ -15,7 +17,7 @@ from dray.telemetry.run_directory import RunDirectory, open_resumable
 from dray.training.conduct import conduct
 from dray.training.keeper import as_standing
 from dray.training.result import TrainResult
-from dray.training.steps import DATA, describe_data
+from dray.training.steps import DATA, describe_data, reading
 from dray.training.train import versions
 
 
@@ -45,6 +47,7 @@ def _config(run: RunDirectory, storage: StorageOptions, overrides: Mapping[str, 
             ("endpoint", storage.endpoint),
             ("region", storage.region),
             ("profile", storage.profile),
+            ("role", storage.role),
         )
         if value is not None
     }
@@ -56,7 +59,12 @@ def _refuse_changed_data(run: RunDirectory, config: RunConfig, storage: StorageO
     if not run.exists(DATA):  # it ended before it had looked at any
         return
     before = run.read_json(DATA)
-    now = describe_data(open_dataset(config.data, storage), open_dataset(config.eval, storage) if config.eval else None)
+    opened = [
+        open_dataset(as_parquet(locations, storage, reading(config), silence), storage) if locations else None
+        for locations in (config.data, config.eval)
+    ]
+    assert opened[0] is not None  # a run has data
+    now = describe_data(opened[0], opened[1])
     for role, contents in now.items():
         was = {name: (rows, size) for name, rows, size in before[role]}
         found = {name: (rows, size) for name, rows, size in contents}

@@ -6,6 +6,7 @@ while the sample is read, and nothing is loaded before the plan stands.
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,6 +23,7 @@ from dray.data.scan import Found
 from dray.data.shards import Unit, deal
 from dray.data.split import Split
 from dray.errors import ConfigError, DataError
+from dray.ingesting.cache import Check, Reading, as_parquet
 from dray.learners.labels import LabelSample, LabelSummary, check_labels, choose_objective, classes_in
 from dray.learners.xgboost import Outcome, Task, conclude
 from dray.learners.xgboost_intercept import intercept
@@ -80,13 +82,17 @@ class Training:
         config = self.config
         self.telemetry.emit("phase", name="prepare")
         previous = read_previous(config.continue_from, self.storage) if config.continue_from else None
-        train_data = open_dataset(config.data, self.storage)
+        train_data = open_dataset(
+            self._as_parquet(config.data, lambda schema: assign_roles(config, schema, previous)), self.storage
+        )
         roles = assign_roles(config, train_data.schema, previous)
         bins = agreed_bins(config.params, previous)
         check_constraints(config.params, [feature.name for feature in roles.features])
-        eval_data = open_dataset(config.eval, self.storage) if config.eval else None
-        if eval_data is not None:
-            check_eval_schema(roles, eval_data.schema)
+        eval_data = None
+        if config.eval:
+            check_eval = functools.partial(check_eval_schema, roles)
+            eval_data = open_dataset(self._as_parquet(config.eval, check_eval), self.storage)
+            check_eval(eval_data.schema)
         self._note_data(train_data, eval_data)
         least = config.workers.min if isinstance(config.workers, WorkerRange) else config.workers
         if isinstance(least, int) and roles.group is None:
@@ -132,6 +138,9 @@ class Training:
             self.directory.write_bytes("model.ubj", outcome.model)
             self.directory.write_table("cuts.parquet", cuts_as_table(preparation.features, preparation.cuts))
         return self._result(crew, master, preparation, loads, task, outcome)
+
+    def _as_parquet(self, locations: Sequence[str], check: Check) -> tuple[str, ...]:
+        return as_parquet(locations, self.storage, reading(self.config), self.telemetry.emit, check)
 
     def _rows(
         self,
@@ -314,6 +323,11 @@ class Training:
         self.directory.describe(
             cluster={"name": crew.cluster, "workers": [asdict(member) for member in crew.ready.values()]}
         )
+
+
+def reading(config: RunConfig) -> Reading:
+    """Return how the data of a run is read."""
+    return Reading(config.format, config.read, config.cache)
 
 
 def _terms(config: RunConfig) -> Terms:

@@ -70,6 +70,11 @@ class PlainLines:
     def _on_data(self, event: Event) -> None:
         self._line(event, "data", describe_data(self._progress))
 
+    def _on_copied(self, event: Event) -> None:
+        data = event.data
+        made = f"copied to Parquet in {data['copy']}" if data["made"] else f"its Parquet copy in {data['copy']} is used"
+        self._line(event, "data", f"{data['source']} is {data['format']}: {made}, {count(data['rows'])} rows")
+
     def _on_decided(self, event: Event) -> None:
         self._line(event, "decided", describe_decision(self._progress))
         for reason in event.data.get("reasons") or []:
@@ -204,7 +209,8 @@ def describe_data(progress: Progress) -> str:
     text = f"{count(data['rows'])} rows" if data.get("rows") is not None else ""
     text += f" x {count(data['features'])} features" if data.get("features") is not None else ""
     text += f" in {count(data['files'])} file{'s' if data['files'] != 1 else ''}" if data.get("files") else ""
-    return text + (f" ({size(data['bytes'])})" if data.get("bytes") else "")
+    text += f" ({size(data['bytes'])})" if data.get("bytes") else ""
+    return text + (f", a Parquet copy of {progress.copied['format']}" if text and progress.copied else "")
 
 
 def describe_decision(progress: Progress) -> str:

@@ -1,0 +1,184 @@
+"""`dray data ingest`: rows from any source to well-laid-out Parquet."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from dray.cli.options import WORKERS, output_options, source_options, storage_options
+from dray.cli.output import duration, human, print_json, size
+from dray.cli.user_function import load_function
+from dray.errors import ConfigError, ItemError
+
+
+@click.command("ingest")
+@click.argument("source_", metavar="SOURCE...", nargs=-1, required=True)
+@click.argument("out")
+@click.option("--columns", metavar="A,B", help="What is written, in this order. [default: all]")
+@click.option("--filter", metavar="EXPR", help='Rows to keep, such as \'price > 10 and country in ("DE", "FR")\'.')
+@click.option("--transform", metavar="MODULE:FUNCTION", help="Your function: a record batch in, a table out.")
+@click.option("--dedup", metavar="all|A,B", help="Of rows alike in these columns (all: in every one) keep the first.")
+@click.option("--sort", metavar="A,-B", help="Order of the rows; -B is descending.")
+@click.option("--partition-by", metavar="A,B", help="A directory for each value: A=1/. At most 1,000 of them.")
+@click.option("--test", metavar="SHARE", help="Put this share of the rows into OUT/test, the others into OUT/train.")
+@click.option("--split-by", metavar="A,B", help="With --test: rows alike in these columns stay in one part.")
+@click.option("--test-from", metavar="MOMENT", help="Rows from this date or time of --split-by on go into OUT/test.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Of --test: another one chooses other rows.")
+@click.option(
+    "--max-rejects",
+    metavar="N|P%",
+    default="1%",
+    show_default=True,
+    help="End when more rows than that cannot be read.",
+)
+@click.option(
+    "--where",
+    type=click.Choice(["auto", "here", "processes", "cluster"]),
+    default="auto",
+    show_default=True,
+    help="This process, processes of this machine, or a Ray cluster; auto takes the fastest.",
+)
+@click.option("--workers", type=WORKERS, default="auto", help="Files at the same time. [default: one a CPU]")
+@click.option("--cluster", help="local (embedded), auto (this machine's), or host:port.")
+@source_options
+@storage_options
+@output_options
+def ingest(
+    source_: Sequence[str],
+    out: str,
+    columns: str | None,
+    filter: str | None,
+    transform: str | None,
+    dedup: str | None,
+    sort: str | None,
+    partition_by: str | None,
+    test: str | None,
+    split_by: str | None,
+    test_from: str | None,
+    seed: int,
+    max_rejects: str,
+    source: dict[str, Any],
+    storage: dict[str, str],
+    as_json: bool,
+    quiet: bool,
+    **options: Any,
+) -> None:
+    """Write the rows of SOURCE (files, directories, a database, in any format) to OUT as Parquet.
+
+    Rows that cannot be read go to OUT/_rejects.jsonl, each with its file, line and reason. A run that was ended before
+    its time goes on when the same command is given again.
+    """
+    from dray.ingesting.limits import parse_limit
+    from dray.ingesting.recipe import Recipe, make_split
+
+    function = load_function(transform) if transform else None
+    recipe = Recipe(
+        columns=_names("--columns", columns),
+        filter=filter,
+        transform=transform,
+        dedup=None if dedup is None else () if dedup == "all" else _names("--dedup", dedup),
+        sort=_names("--sort", sort),
+        partition_by=_names("--partition-by", partition_by),
+        split=make_split(_share(test), _names("--split-by", split_by), test_from, seed),
+        max_rejects=parse_limit(max_rejects),
+    )
+    _ingest(list(source_), out, recipe, function, source, storage, options, as_json, quiet)
+
+
+def _ingest(
+    locations: list[str],
+    out: str,
+    recipe: Any,
+    function: Any,
+    source: dict[str, Any],
+    storage: dict[str, str],
+    options: dict[str, Any],
+    as_json: bool,
+    quiet: bool,
+) -> None:
+    from dray.data.open_source import open_source
+    from dray.ingesting.ingest import ingest as run
+    from dray.mapping.options import Options
+    from dray.storage import StorageOptions
+    from dray.telemetry.events import Telemetry
+    from dray.telemetry.sinks.terminal import terminal
+
+    where = StorageOptions(**storage)
+    telemetry = Telemetry([] if quiet else [terminal(sys.stderr, live=sys.stderr.isatty())])
+    try:
+        opened = open_source(locations, where, **source)
+        result = run(
+            opened,
+            out,
+            recipe,
+            function=function,
+            storage=where,
+            options=Options(**options),
+            emit=telemetry.emit,
+            output=_to_stderr,
+        )
+    except KeyboardInterrupt:
+        telemetry.close()
+        human("What is done stays: the same command goes on.")
+        raise
+    except ItemError as error:
+        telemetry.close()
+        if error.traceback:
+            human(error.traceback.rstrip())
+        raise
+    finally:
+        telemetry.close()
+    if not quiet:
+        _tell(result)
+    if as_json:
+        print_json(result.to_json())
+
+
+def _tell(result: Any) -> None:
+    files = f"{result.files:,} file{'s' * (result.files != 1)}"
+    human(f"{result.output}: {result.rows_kept:,} rows in {files}, {size(result.bytes)}, {duration(result.seconds)}")
+    left_out = [
+        f"{rows:,} {what}"
+        for rows, what in (
+            (result.rows_filtered, "filtered"),
+            (result.rows_duplicate, "duplicate"),
+            (result.rows_rejected, "rejected"),
+        )
+        if rows
+    ]
+    if left_out:
+        human(f"Of {result.rows_read:,} rows read: {', '.join(left_out)}.")
+    if result.parts:
+        human(", ".join(f"{part} {rows:,} rows" for part, rows in result.parts.items()) + ".")
+    if result.rejects:
+        human(f"Rejected rows and the reasons: {result.rejects}")
+
+
+def _names(flag: str, text: str | None) -> tuple[str, ...]:
+    """Return column names separated by commas; one that has a comma itself stands in quotes."""
+    if text is None:
+        return ()
+    found = next(csv.reader([text], skipinitialspace=True), [])
+    names = tuple(name.strip() for name in found if name.strip())
+    if not names:
+        raise ConfigError(f'{flag} "{text}" names no column.', fix=f"Write {flag} a,b.")
+    return names
+
+
+def _share(text: str | None) -> float | None:
+    if text is None:
+        return None
+    try:
+        return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+    except ValueError:
+        raise ConfigError(f'--test "{text}" is no share.', fix="Write --test 0.2 or --test 20%.") from None
+
+
+def _to_stderr(text: str, _to_stderr: bool) -> None:
+    """What the transform prints: stdout belongs to the result."""
+    sys.stderr.write(text)
+    sys.stderr.flush()

@@ -1,0 +1,128 @@
+"""Options that several commands have: how to reach a store, what the data is, what is printed.
+
+Each decorator hands one value to the command, made of its options.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import click
+
+from dray.errors import ConfigError
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_STORAGE = ("endpoint", "region", "profile", "role")
+
+
+class _WorkersType(click.ParamType[int | str]):
+    name = "N|auto"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int | str:
+        if value == "auto" or isinstance(value, int):
+            return str(value) if value == "auto" else int(value)
+        try:
+            return int(value)
+        except ValueError:
+            self.fail(f'"{value}" is neither a number nor auto.', param, ctx)
+
+
+class _WorkerRangeType(click.ParamType[int | str | dict[str, int]]):
+    """As above, or a range, in the shape that a run file has for it."""
+
+    name = "N|MIN-MAX|auto"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int | str | dict[str, int]:
+        if not isinstance(value, str) or value == "auto":
+            return value  # type: ignore[no-any-return]  # converted before
+        if found := re.fullmatch(r"(\d+)-(\d+)", value):
+            least, most = int(found[1]), int(found[2])
+            if not 1 <= least <= most:
+                self.fail(
+                    f'"{value}" is not a range: write the least, from 1 on, then the most, such as 2-8.', param, ctx
+                )
+            return {"min": least, "max": most}
+        try:
+            return int(value)
+        except ValueError:
+            self.fail(f'"{value}" is neither a number, nor a range such as 2-8, nor auto.', param, ctx)
+
+
+WORKERS = _WorkersType()
+WORKER_RANGE = _WorkerRangeType()
+
+
+def storage_options(command: Command) -> Command:
+    """Add --endpoint, --region, --profile, --role; the command gets `storage`, a dict of those that were given."""
+
+    @click.option("--endpoint", help="Address of an S3-compatible store, such as http://minio:9000.")
+    @click.option("--region", help="Region of the bucket.")
+    @click.option("--profile", help="Profile in ~/.aws to take credentials from.")
+    @click.option("--role", metavar="ARN", help="Role to assume with those credentials; renewed on long runs.")
+    @functools.wraps(command)
+    def with_storage(**options: Any) -> Any:
+        given = {name: options.pop(name) for name in _STORAGE}
+        return command(storage={name: value for name, value in given.items() if value is not None}, **options)
+
+    return with_storage  # type: ignore[return-value]
+
+
+def source_options(command: Command) -> Command:
+    """Add --format and --read; the command gets `source`, the arguments for `open_source`."""
+
+    @click.option("--format", metavar="NAME", help="parquet, csv, json, arrow, delta, sql. [default: by the endings]")
+    @click.option(
+        "--read",
+        metavar="NAME=VALUE",
+        multiple=True,
+        help="How to read it, such as delimiter=; header=false version=3 query=... ; docs/guides/sources.md has all.",
+    )
+    @functools.wraps(command)
+    def with_source(*, format: str | None, read: Sequence[str], **options: Any) -> Any:
+        given = ({} if format is None else {"format": format}) | pairs(read, "--read", _read_value)
+        return command(source=given, **options)
+
+    return with_source  # type: ignore[return-value]
+
+
+def output_options(command: Command) -> Command:
+    """Add --json and --quiet; the command gets `as_json` and `quiet`."""
+    quiet = click.option("--quiet", is_flag=True, help="Nothing on stderr but errors.")
+    as_json = click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON document on stdout.")
+    return as_json(quiet(command))
+
+
+def _yaml(text: str) -> Any:
+    import yaml
+
+    return yaml.safe_load(text)
+
+
+def _read_value(text: str) -> Any:
+    """Return a list, a mapping, a quoted text, a number or true and false as such; all else is text: a query, a `;`."""
+    value = _yaml(text) if text[:1] in tuple("[{'\"") or not re.search(r"\s", text) else text
+    return text if value is None else value
+
+
+def pairs(given: Sequence[str], flag: str, parse: Callable[[str], Any] | None = None) -> dict[str, Any]:
+    """Return NAME=VALUE arguments as a dict; values are YAML, as in a run file."""
+    found = {}
+    for pair in given:
+        import yaml  # where it is needed: --help answers without it
+
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise ConfigError(f'"{pair}" has no name and value.', fix=f"Write {flag} name=value.")
+        try:
+            found[name] = (parse or _yaml)(value) if value else ""
+        except yaml.YAMLError:
+            raise ConfigError(
+                f'The value of {flag} "{pair}" is not YAML.', fix="Close its brackets and quotes."
+            ) from None
+    return found

@@ -1,0 +1,241 @@
+"""What a description says. Every figure comes with what it is based on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Basis = Literal["exact", "sample", "estimate"]
+Kind = Literal["number", "boolean", "date", "timestamp", "seconds", "text", "other"]
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A value: `exact` for all the rows, true of the `sample` alone, or an `estimate` from it for all the rows.
+
+    A share of a sample estimates that of all rows; a range of a sample may be exceeded elsewhere.
+    """
+
+    value: Any
+    basis: Basis
+
+    def to_json(self) -> dict[str, Any]:
+        return {"value": self.value, "basis": self.basis}
+
+
+@dataclass(frozen=True, slots=True)
+class ValueShare:
+    """A value, and the share of the rows that have it (missing ones count among the rows)."""
+
+    value: Any
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """Rows of the sample by bins: of equal width from `low` to `high`, or one for each of the `values`.
+
+    `low` and `high` are the 1 % and 99 % quantiles, rows beyond them are in the outer bins.
+    """
+
+    counts: tuple[int, ...]
+    low: Any = None
+    high: Any = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ColumnProfile:
+    """One column."""
+
+    name: str
+    type: str
+    kind: Kind
+    nulls: Figure
+    """Share of the rows that are null."""
+    nan: Figure | None = None
+    """Share of the rows that are NaN; of floats only."""
+    missing: Figure
+    """Share of the rows that are null or NaN. Exact where the nulls are and no NaN was met."""
+    low: Figure | None = None
+    high: Figure | None = None
+    """The range of numbers and times; days and times as text. Of text it is the length in characters."""
+    distinct: Figure | None = None
+    """Number of different values. An estimate from the sample (Chao) or from hashes: docs/guides/describing.md."""
+    values: tuple[ValueShare, ...] = ()
+    """The most frequent values, of text, booleans and whatever has few values."""
+    values_basis: Basis = "sample"
+    infinite: Figure | None = None
+    """Share of the rows that are infinite; of floats only."""
+    histogram: Histogram | None = None
+    seen: int = 0
+    """Values of the sample that are not missing."""
+    distinct_seen: int = 0
+    """Different ones among them."""
+
+    def to_json(self) -> dict[str, Any]:
+        figures = ("nulls", "nan", "missing", "low", "high", "distinct", "infinite")
+        document: dict[str, Any] = {"name": self.name, "type": self.type, "kind": self.kind}
+        for name in figures:
+            figure: Figure | None = getattr(self, name)
+            document[name] = None if figure is None else figure.to_json()
+        document["values"] = {
+            "basis": self.values_basis,
+            "top": [{"value": found.value, "share": found.share} for found in self.values],
+        }
+        histogram = self.histogram
+        document["histogram"] = histogram and {
+            "counts": list(histogram.counts),
+            "low": histogram.low,
+            "high": histogram.high,
+        }
+        return document
+
+
+@dataclass(frozen=True, slots=True)
+class Dealing:
+    """How row groups fall to a number of workers."""
+
+    workers: int
+    largest: int
+    """Rows of the worker that has most."""
+    smallest: int
+    even: bool
+    """Nobody is without rows, and the largest has at most 5 % more than the smallest."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {"workers": self.workers, "largest": self.largest, "smallest": self.smallest, "even": self.even}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layout:
+    """How the data is stored, and whom it feeds."""
+
+    files: int | None
+    row_groups: int | None
+    """None where there are none: everything but Parquet."""
+    rows_per_group: tuple[int, int, int] | None = None
+    """Least, median and most."""
+    largest_group_bytes: int | None = None
+    """Before compression."""
+    dealings: tuple[Dealing, ...] = ()
+    advice: str | None = None
+    """What to do about it; None when nothing needs to be done."""
+
+    def to_json(self) -> dict[str, Any]:
+        spread = self.rows_per_group
+        return {
+            "files": self.files,
+            "row_groups": self.row_groups,
+            "rows_per_group": spread and dict(zip(("least", "median", "most"), spread, strict=True)),
+            "largest_group_bytes": self.largest_group_bytes,
+            "dealings": [dealing.to_json() for dealing in self.dealings],
+            "advice": self.advice,
+        }
+
+
+Concerning = Literal[
+    "empty",
+    "constant",
+    "mostly-missing",
+    "id",
+    "many-values",
+    "numbers-as-text",
+    "infinite",
+    "leak",
+    "leak-unchecked",
+    "label-missing",
+    "label-rare-class",
+    "rejects",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Concern:
+    """Something about a column (or, without one, the data) that one should know before training on it."""
+
+    kind: Concerning
+    column: str | None
+    message: str
+    figure: float | None = None
+    """The measure behind it, where there is one."""
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kind": self.kind, "column": self.column, "message": self.message, "figure": self.figure}
+
+
+@dataclass(frozen=True, slots=True)
+class BadRow:
+    """A row that cannot be read."""
+
+    file: str
+    line: int | None
+    reason: str
+    text: str
+
+    @property
+    def place(self) -> str:
+        return self.file if self.line is None else f"{self.file}, line {self.line:,}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Description:
+    """What `describe` found."""
+
+    name: str
+    format: str
+    rows: Figure
+    """Without the rows that cannot be read; the value is None where nothing tells."""
+    bytes: int
+    """As stored."""
+    sample_rows: int
+    """Rows that figures of the basis `sample` and the estimates come from."""
+    complete: bool
+    """Every row was read."""
+    columns: tuple[ColumnProfile, ...]
+    layout: Layout
+    label: str | None = None
+    warnings: tuple[Concern, ...] = ()
+    rejected: Figure = field(default=Figure(0, "exact"))
+    """Rows that cannot be read, among those that were looked at; exact when all were."""
+    rejects: tuple[BadRow, ...] = ()
+    """The first of them."""
+    seconds: float = 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "name": self.name,
+            "format": self.format,
+            "rows": self.rows.to_json(),
+            "bytes": self.bytes,
+            "sample_rows": self.sample_rows,
+            "complete": self.complete,
+            "label": self.label,
+            "layout": self.layout.to_json(),
+            "columns": [column.to_json() for column in self.columns],
+            "warnings": [warning.to_json() for warning in self.warnings],
+            "rejected": self.rejected.to_json()
+            | {
+                "first": [
+                    {"file": row.file, "line": row.line, "reason": row.reason, "text": row.text} for row in self.rejects
+                ]
+            },
+            "seconds": round(self.seconds, 3),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """What is known of all rows of a column, from footers or because all were read; None where it is not."""
+
+    nulls: int | None = None
+    nan: int | None = None
+    infinite: int | None = None
+    low: Any = None
+    high: Any = None
+    distinct: Figure | None = None
+    counts: Mapping[Any, int] | None = None
+    """How often every value occurs, where they are few."""
+
+
+NOTHING_KNOWN = Known()

@@ -1,0 +1,94 @@
+"""What the footers of Parquet files say about columns: nulls, least and greatest values; and about row groups."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pyarrow.types as pt
+
+from dray.data.describing.figures import Known
+from dray.data.parquet import Dataset, reading
+from dray.data.sources.files import in_parallel
+from dray.storage import StorageOptions, open_storage, patiently
+
+MOST_CHUNKS = 400_000
+"""So many statistics (a column of a row group each) are looked at, which takes some seconds; none if there are more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Footers:
+    """Of all files."""
+
+    columns: dict[str, Known]
+    """Nothing about a column whose statistics are missing anywhere."""
+    largest_group_bytes: int
+
+
+def read_footers(dataset: Dataset) -> Footers:
+    files = [name for name, _, _ in dataset.contents]
+    found = in_parallel(lambda file: _footer(file, dataset.storage), files)
+    largest = max(footer.row_group(index).total_byte_size for footer in found for index in range(footer.num_row_groups))
+    chunks = sum(footer.num_row_groups * footer.num_columns for footer in found)
+    return Footers(known_columns(found, dataset.schema) if chunks <= MOST_CHUNKS else {}, largest)
+
+
+def known_columns(footers: Sequence[pq.FileMetaData], schema: pa.Schema) -> dict[str, Known]:
+    """Return what the statistics of all row groups say together."""
+    statistics: dict[str, list[pq.Statistics | None]] = {field.name: [] for field in schema}
+    for footer in footers:
+        places = {footer.schema.column(index).path: index for index in range(footer.num_columns)}
+        for group in (footer.row_group(index) for index in range(footer.num_row_groups)):
+            if group.num_rows:
+                for name in statistics:
+                    place = places.get(name)  # a nested column has other paths, and no statistics of its own
+                    statistics[name].append(None if place is None else group.column(place).statistics)
+    return {field.name: _known(statistics[field.name], field.type) for field in schema}
+
+
+def _known(statistics: Sequence[pq.Statistics | None], arrow: pa.DataType) -> Known:
+    found = [one for one in statistics if one is not None]
+    if len(found) < len(statistics) or not all(one.has_null_count for one in found):
+        return Known()
+    nulls = sum(one.null_count for one in found)
+    if not _has_plain_range(arrow):
+        return Known(nulls=nulls)
+    # A row group with nothing but nulls has no range, which does not matter; one that has values does.
+    having = [one for one in found if one.has_min_max]
+    if not having or any(one.num_values and not one.has_min_max for one in found):
+        return Known(nulls=nulls)
+    low, high = min(_value(one, "min", arrow) for one in having), max(_value(one, "max", arrow) for one in having)
+    return Known(nulls=nulls, low=low, high=high)
+
+
+def _has_plain_range(arrow: pa.DataType) -> bool:
+    """Whether the statistics are values as we write them. Those of text may be cut off."""
+    if pt.is_float16(arrow):
+        return False
+    number = pt.is_integer(arrow) or pt.is_floating(arrow) or pt.is_decimal(arrow)
+    return bool(number or pt.is_boolean(arrow) or pt.is_date(arrow) or pt.is_timestamp(arrow))
+
+
+def _value(one: pq.Statistics, name: str, arrow: pa.DataType) -> Any:
+    if not pt.is_timestamp(arrow):
+        return getattr(one, name)
+    if "timeUnit=nanoseconds" in str(one.logical_type):  # Python has no name for them; pandas may not be there
+        value = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=getattr(one, f"{name}_raw") // 1000)
+    else:
+        value = getattr(one, name)
+        value = value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    return value.replace(tzinfo=None) if arrow.tz is None else value
+
+
+def _footer(file: str, storage: StorageOptions) -> pq.FileMetaData:
+    def read() -> pq.FileMetaData:
+        filesystem, path = open_storage(file, storage)
+        with filesystem.open_input_file(path) as stream:
+            return pq.read_metadata(stream)
+
+    with reading(file):
+        return patiently(file, storage, read)

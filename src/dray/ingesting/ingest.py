@@ -1,0 +1,298 @@
+"""Rows from any source to well-laid-out Parquet: `dray data ingest`.
+
+The driver plans, hands out tasks by the map, counts and keeps the journal; rows go from the source to the files in the
+processes that do the tasks. See journal.py for what lies beside the output meanwhile.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from dray.data.source import Source
+from dray.errors import DataError, DrayError, ItemError
+from dray.ingesting.apart import require_apart
+from dray.ingesting.expression import columns_of, compile_filter
+from dray.ingesting.finishing import collect_rejects, remove_strays, warn
+from dray.ingesting.journal import FOLDER, Journal
+from dray.ingesting.moving_rows import POSITION
+from dray.ingesting.plan import group_bytes, make_tasks, part_name, task_bytes
+from dray.ingesting.progress import RowsProgress, without_progress
+from dray.ingesting.recipe import PARTS, Recipe, require_columns
+from dray.ingesting.resuming import describe, require_same, require_same_schema
+from dray.ingesting.split import require_splittable
+from dray.ingesting.task import TaskRunner, too_many_rejects
+from dray.ingesting.transform import Function, Transform, find_schema
+from dray.ingesting.writing import MOST_PARTITIONS, Layout, too_many_partitions
+from dray.ingesting.written import IngestResult, Report, Written
+from dray.mapping.engine import Emit, silence
+from dray.mapping.map import run
+from dray.mapping.options import Options
+from dray.mapping.packing import name_of
+from dray.mapping.processes import Output
+from dray.storage import (
+    DEFAULT,
+    StorageOptions,
+    absolute,
+    join,
+)
+
+STAGED = "staged"
+SCRATCH = "scratch"
+
+
+def ingest(
+    source: Source,
+    out: str,
+    recipe: Recipe | None = None,
+    *,
+    function: Function | None = None,
+    storage: StorageOptions = DEFAULT,
+    options: Options | None = None,
+    emit: Emit = silence,
+    output: Output | None = None,
+) -> IngestResult:
+    """Write the rows of a source to `out` as the recipe says; go on with an unfinished ingest that is the same.
+
+    `function` is the transform: a record batch in, a table out. `emit` hears of the progress, `output` what the
+    transform prints. Ended by an error or Ctrl-C, what is done stays, and the same call goes on.
+    """
+    recipe = recipe or Recipe()
+    if function is not None and recipe.transform is None:
+        recipe = replace(recipe, transform=name_of(function))
+    return _Ingest(
+        source, absolute(out).rstrip("/"), recipe, function, storage, options or Options(), emit, output
+    ).run()
+
+
+@dataclass
+class _Ingest:
+    source: Source
+    out: str
+    recipe: Recipe
+    function: Function | None
+    storage: StorageOptions
+    options: Options
+    emit: Emit
+    output: Output | None
+
+    def __post_init__(self) -> None:
+        self.begun = time.perf_counter()
+        self.journal = Journal(self.out, self.storage)
+        self.transform = None if self.function is None else Transform(self.recipe.transform or "", self.function)
+        self.resumed = 0
+
+    def run(self) -> IngestResult:
+        require_apart(self.source.name.split(", "), self.out)
+        self.emit("phase", name="plan")
+        filter_columns = columns_of(self.recipe.filter) if self.recipe.filter else ()
+        if self.transform is None:
+            require_columns(self.recipe, filter_columns, self.source.schema.names)
+        unfinished = self.journal.plan()
+        if unfinished is None:
+            self.journal.require_free()
+        target = task_bytes(self.source.bytes)
+        self.tasks = make_tasks(self.source.pieces(target), target)
+        if not self.tasks:
+            raise DataError(f"There are no rows in {self.source.name}.", fix="Name data that holds rows.")
+        plan = describe(self.source, self.recipe, self.tasks, self.storage)
+        if unfinished is not None:
+            require_same(unfinished, plan, self.out)
+        self.schema = self._schema()
+        plan["schema"] = [[field.name, str(field.type)] for field in self.schema]
+        if unfinished is not None:
+            require_same_schema(unfinished, plan, self.out)
+        require_columns(self.recipe, filter_columns, self.schema.names)
+        if self.recipe.filter:
+            compile_filter(self.recipe.filter, self.schema)
+        require_splittable(self.recipe.split, self.schema)
+        with self.journal.claimed():
+            if (meanwhile := self.journal.plan()) is None:
+                self.journal.begin(plan)
+            else:
+                require_same(meanwhile, plan, self.out)
+            reports = self._do_tasks(filter_columns)
+            files, kept = self._move(reports) if self.recipe.moves else (_files(reports), _written(reports))
+            return self._end(reports, files, kept, plan)
+
+    def _schema(self) -> pa.Schema:
+        """Return the schema of the rows behind the transform, which is asked in another process."""
+        if self.transform is None:
+            return self.source.schema
+        look = functools.partial(find_schema, self.source, self.transform)
+        found = [outcome for outcome in self._map(look, [self.tasks]) if outcome.value is not None]
+        if not found:
+            raise DataError(f"There are no rows in {self.source.name}.", fix="Name data that holds rows.")
+        schema: pa.Schema = found[0].value
+        return schema
+
+    def _do_tasks(self, filter_columns: Sequence[str]) -> list[Report]:
+        """Do what is not done yet; return the reports of all tasks, in order."""
+        done = self.journal.reports(len(self.tasks))
+        self.resumed = len(done)
+        if done:
+            self.emit("warning", message=f"Going on: {len(done):,} of {len(self.tasks):,} tasks are done already.")
+        todo = [task for task in self.tasks if task.index not in done]
+        runner = TaskRunner(
+            self.source,
+            self.transform,
+            self.schema,
+            self._columns_to_read(filter_columns),
+            self.recipe,
+            self._layout(staged=self.recipe.moves),
+            self.out,
+            self.storage,
+            len(self.tasks),
+        )
+        self.emit("phase", name="ingest")
+        progress = RowsProgress(self.emit, self.source, todo, sum(task.bytes for task in self.tasks))
+        self._check_rejects(done.values())
+        for outcome in self._map(runner, todo):
+            report: Report = outcome.value
+            done[report.task] = report
+            progress.add(report, self.tasks[report.task])
+            self._check_rejects(done.values())
+            self._check_partitions(done.values())
+        return [done[index] for index in sorted(done)]
+
+    def _map(self, function: Any, items: Sequence[Any]) -> Iterable[Any]:
+        """Yield what became of the items as they are done; an error of ours is raised as itself."""
+        if not items:
+            return
+        options = replace(self.options, batch=1, ordered=False, on_error="raise")
+        with closing(run(function, items, options, without_progress(self.emit), self.output)) as outcomes:
+            for outcome in outcomes:
+                if outcome.error is not None:
+                    cause = outcome.error.__cause__
+                    raise cause if isinstance(cause, DrayError) else _failed(outcome.error)
+                yield outcome
+
+    def _columns_to_read(self, filter_columns: Sequence[str]) -> tuple[str, ...] | None:
+        """Return the columns that are needed; None if all are. A transform may want any."""
+        if self.transform is not None:
+            return None
+        names = self.source.schema.names
+        needed = {*self.recipe.carried(names), *filter_columns}
+        return None if needed == set(names) else tuple(name for name in names if name in needed)
+
+    def _layout(self, staged: bool) -> Layout:
+        groups = group_bytes(self.source.bytes)
+        scratch = join(self.out, FOLDER, SCRATCH)
+        if not staged:
+            return Layout(self.out, self.storage, scratch, self.recipe, self.recipe.output(self.schema.names), groups)
+        columns = (*self.recipe.carried(self.schema.names), POSITION)
+        return Layout(join(self.out, FOLDER, STAGED), self.storage, scratch, Recipe(), columns, groups)
+
+    def _check_rejects(self, reports: Iterable[Report]) -> None:
+        """End the run as soon as it is plain that there are too many: a share is taken of what all rows will be."""
+        reports = list(reports)
+        rejected = sum(report.rows_rejected for report in reports)
+        if not rejected:
+            return
+        read = sum(report.rows_read for report in reports)
+        total: float = read
+        if len(reports) < len(self.tasks):
+            seen = sum(self.tasks[report.task].bytes for report in reports)
+            everything = sum(task.bytes for task in self.tasks)
+            total = self.source.rows or (read * everything / seen if seen else read * len(self.tasks))
+        if self.recipe.max_rejects.exceeded(rejected, total):
+            first = min((report for report in reports if report.rejects), key=lambda report: report.task)
+            raise too_many_rejects(f"{rejected:,} of {read:,}", self.recipe.max_rejects, first.rejects[0][2])
+
+    def _check_partitions(self, reports: Iterable[Report]) -> None:
+        if self.recipe.partition_by and not self.recipe.moves:
+            _require_few(self.recipe, [file for report in reports for file in report.files])
+
+    def _move(self, reports: Sequence[Report]) -> tuple[list[Written], int]:
+        """Let Ray Data put the rows in order and leave out what comes twice."""
+        staged = [join(self.out, FOLDER, STAGED, file.name) for file in _files(reports)]
+        rows = _written(reports)
+        if not staged:
+            return [], 0
+        from dray.ingesting.moving import move
+
+        wanted = max(1, round(len(self.tasks) * rows / max(1, sum(report.rows_transformed for report in reports))))
+        dedup = None if self.recipe.dedup is None else self.recipe.dedup or self.recipe.output(self.schema.names)
+        moved = move(
+            staged,
+            dedup=dedup,
+            sort=self.recipe.sort,
+            files=wanted,
+            write=FileWriter(self._layout(staged=False), wanted),
+            cluster=self.options.cluster,
+            storage=self.storage,
+            emit=self.emit,
+        )
+        files = [file for written in moved.written for file in written]
+        _require_few(self.recipe, files)
+        return files, moved.rows_out
+
+    def _end(self, reports: Sequence[Report], files: list[Written], kept: int, plan: dict[str, Any]) -> IngestResult:
+        self._check_rejects(reports)
+        rejects = collect_rejects(self.journal, reports)
+        remove_strays(self.out, self.storage, {file.name for file in files})
+        written = _written(reports)
+        result = IngestResult(
+            rows_read=sum(report.rows_read for report in reports),
+            rows_kept=kept,
+            rows_rejected=sum(report.rows_rejected for report in reports),
+            rows_filtered=sum(report.rows_filtered for report in reports),
+            rows_duplicate=written - kept,
+            files=len(files),
+            bytes=sum(file.bytes for file in files),
+            seconds=round(time.perf_counter() - self.begun, 3),
+            output=self.out,
+            rejects=rejects,
+            parts=_parts(files) if self.recipe.split is not None else {},
+            resumed=self.resumed,
+        )
+        self.journal.end({"result": result.to_json(), **{name: plan[name] for name in ("recipe", "source")}})
+        warn(self.emit, reports, result)
+        return result
+
+
+@dataclass(frozen=True, slots=True)
+class FileWriter:
+    """Writes the rows of one output file, wherever they were moved to."""
+
+    layout: Layout
+    files: int
+
+    def __call__(self, index: int, table: pa.Table) -> list[Written]:
+        return self.layout.write(part_name(index, self.files), table)
+
+
+def _require_few(recipe: Recipe, files: Sequence[Written]) -> None:
+    folders = {file.name.removeprefix(f"{file.part}/").rpartition("/")[0] for file in files}
+    if len(folders) > MOST_PARTITIONS:
+        raise too_many_partitions(recipe.partition_by)
+
+
+def _failed(error: ItemError) -> ItemError:
+    what = error.what.partition(" failed: ")[2] or error.what
+    return ItemError(
+        f"The task of {error.item} failed: {what}",
+        "What is done stays, and the same command goes on. If memory was short, use fewer --workers.",
+        *error.args[2:],
+    )
+
+
+def _files(reports: Iterable[Report]) -> list[Written]:
+    return [file for report in reports for file in report.files]
+
+
+def _written(reports: Iterable[Report]) -> int:
+    return sum(report.rows_written for report in reports)
+
+
+def _parts(files: Iterable[Written]) -> dict[str, int]:
+    rows = dict.fromkeys(PARTS, 0)
+    for file in files:
+        rows[file.part] += file.rows
+    return rows

@@ -1,0 +1,166 @@
+"""One task: read its pieces, transform, filter, write. Runs in any process; only its report goes back."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import IO
+
+import numpy as np
+import pyarrow as pa
+
+from dray.data.source import Piece, Reject, Source
+from dray.errors import DataError
+from dray.ingesting.expression import Filter, compile_filter
+from dray.ingesting.journal import Journal
+from dray.ingesting.limits import Limit
+from dray.ingesting.moving_rows import POSITION
+from dray.ingesting.plan import Task, part_name, where
+from dray.ingesting.recipe import Recipe
+from dray.ingesting.transform import Transform
+from dray.ingesting.writing import Layout
+from dray.ingesting.written import Report
+from dray.storage import StorageOptions
+
+TASK_SHIFT = 40
+"""The position of a row that must move is task << 40 | row."""
+
+
+@dataclass(frozen=True, slots=True)
+class TaskRunner:
+    """Does a task. Picklable."""
+
+    source: Source
+    transform: Transform | None
+    schema: pa.Schema
+    """Of the rows behind the transform."""
+    columns: tuple[str, ...] | None
+    """What is read; None: all."""
+    recipe: Recipe
+    layout: Layout
+    """Of the files that a task writes: the output's, or those of rows on their way."""
+    out: str
+    storage: StorageOptions
+    tasks: int
+
+    def __call__(self, task: Task) -> Report:
+        filter_ = compile_filter(self.recipe.filter, self.schema) if self.recipe.filter else None
+        carried = list(self.recipe.carried(self.schema.names))
+        written = 0
+        with _Rejects(self.recipe.max_rejects) as rejects, self.layout.open(part_name(task.index, self.tasks)) as parts:
+            counts = _Counts()
+            for batch in self._batches(task.pieces, filter_, rejects, counts):
+                batch = batch.select(carried)
+                if self.recipe.moves:
+                    batch = _with_position(batch, task.index, written)
+                parts.add(batch)
+                written += batch.num_rows
+            files = tuple(parts.finish())
+            journal = Journal(self.out, self.storage)
+            if rejects.count:
+                journal.write(journal.rejects_name(task.index), rejects.copy_to)
+            report = Report(
+                task=task.index,
+                rows_read=counts.read + rejects.count,
+                rows_rejected=rejects.count,
+                rows_filtered=counts.filtered,
+                rows_transformed=counts.transformed,
+                files=files,
+                rejects=rejects.by_file(),
+            )
+            journal.record(report)
+        return report
+
+    def _batches(
+        self, pieces: Sequence[Piece], filter_: Filter | None, rejects: _Rejects, counts: _Counts
+    ) -> Iterator[pa.RecordBatch]:
+        for piece in pieces:
+            for read in self.source.read(piece, self.columns, rejects.add):
+                counts.read += read.num_rows
+                made = [read] if self.transform is None else self.transform.batches(read, piece, self.schema)
+                for batch in made:
+                    counts.transformed += batch.num_rows
+                    if filter_ is not None:
+                        kept = _filtered(batch, filter_, piece)
+                        counts.filtered += batch.num_rows - kept.num_rows
+                        batch = kept
+                    if batch.num_rows:
+                        yield batch
+
+
+@dataclass(slots=True)
+class _Counts:
+    read: int = 0
+    transformed: int = 0
+    filtered: int = 0
+
+
+def _filtered(batch: pa.RecordBatch, filter_: Filter, piece: Piece) -> pa.RecordBatch:
+    try:
+        return batch.filter(filter_.mask(batch))
+    except pa.ArrowInvalid as error:
+        raise DataError(
+            f"The filter {filter_.text!r} cannot be computed at {where(piece.name, piece.start, piece.stop)}: "
+            f"{str(error).splitlines()[0]}",
+            fix="Write it so that no number grows out of its column's type, such as with 1.0 * the column.",
+        ) from error
+
+
+def _with_position(batch: pa.RecordBatch, task: int, first: int) -> pa.RecordBatch:
+    start = (task << TASK_SHIFT) + first
+    return batch.append_column(POSITION, pa.array(np.arange(start, start + batch.num_rows, dtype=np.int64)))
+
+
+class _Rejects:
+    """The rejected rows of a task, in a nameless file till the task is done."""
+
+    def __init__(self, limit: Limit) -> None:
+        self.count = 0
+        self._rows: Counter[str] = Counter()
+        self._first: dict[str, str] = {}
+        self._limit = limit
+        self._file: IO[bytes] | None = None
+
+    def add(self, reject: Reject) -> None:
+        if self._file is None:
+            self._file = tempfile.TemporaryFile()  # noqa: SIM115  (closed at the end of the task)
+        self.count += 1
+        self._rows[reject.name] += 1
+        if reject.name not in self._first:
+            self._first[reject.name] = words(reject)
+        line = {"file": reject.name, "line": reject.line, "reason": reject.reason, "text": reject.text}
+        self._file.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
+        if self._limit.rows is not None and self.count > self._limit.rows:
+            raise too_many_rejects(f"{self.count:,}", self._limit, next(iter(self._first.values())))
+
+    def by_file(self) -> tuple[tuple[str, int, str], ...]:
+        return tuple((name, self._rows[name], first) for name, first in self._first.items())
+
+    def copy_to(self, sink: pa.NativeFile) -> None:
+        assert self._file is not None
+        self._file.seek(0)
+        while data := self._file.read(1 << 20):
+            sink.write(data)
+
+    def __enter__(self) -> _Rejects:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is not None:
+            self._file.close()
+
+
+def words(reject: Reject) -> str:
+    """Return a reject in one line."""
+    line = f", line {reject.line:,}" if reject.line is not None else ""
+    return f"{reject.name}{line}: {reject.reason}: {reject.text[:200]!r}"
+
+
+def too_many_rejects(count: str, limit: Limit, first: str) -> DataError:
+    return DataError(
+        f"{count} rows could not be read, more than the limit of {limit}. The first: {first}.",
+        fix="Mend the data, say how it is to be read (--format, --read), or go on with a larger --max-rejects.",
+    )

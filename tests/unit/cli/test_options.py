@@ -1,0 +1,68 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from dray.cli.options import output_options, pairs, source_options, storage_options
+from dray.errors import ConfigError
+
+
+def call(*arguments: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+
+    @click.command()
+    @source_options
+    @storage_options
+    @output_options
+    def command(**options: Any) -> None:
+        found.update(options)
+
+    result = CliRunner().invoke(command, list(arguments), standalone_mode=False)
+    if result.exception is not None:
+        raise result.exception
+    return found
+
+
+def test_nothing_given_is_nothing_said() -> None:
+    assert call() == {"source": {}, "storage": {}, "as_json": False, "quiet": False}
+
+
+def test_storage_options_come_as_one() -> None:
+    given = call("--endpoint", "http://minio:9000", "--role", "arn:aws:iam::1:role/x")["storage"]
+    assert given == {"endpoint": "http://minio:9000", "role": "arn:aws:iam::1:role/x"}
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("delimiter=;", ";"),
+        ("header=false", False),
+        ("version=3", 3),
+        ("names=[a, b]", ["a", "b"]),
+        ("types={price: double}", {"price": "double"}),
+        ('delimiter="\\t"', "\t"),
+        ("query=select * from t where note = 'a: b'", "select * from t where note = 'a: b'"),
+        ("quote=", ""),
+        ("nulls=[]", []),
+        ("table=null", "null"),
+    ],
+)
+def test_ways_of_reading_are_values_and_queries_stay_text(text: str, value: Any) -> None:
+    name = text.partition("=")[0]
+    assert call("--format", "csv", "--read", text)["source"] == {"format": "csv", name: value}
+
+
+def test_a_value_without_a_name_is_refused() -> None:
+    with pytest.raises(ConfigError, match="no name and value") as error:
+        pairs(["delimiter"], "--read")
+    assert error.value.fix == "Write --read name=value."
+
+
+def test_an_open_bracket_is_refused() -> None:
+    with pytest.raises(ConfigError, match="is not YAML"):
+        call("--read", "names=[a")

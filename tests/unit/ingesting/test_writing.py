@@ -1,0 +1,121 @@
+"""Files, row groups and directories."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
+
+from dray.errors import DataError
+from dray.ingesting import writing
+from dray.ingesting.recipe import HashSplit, Recipe
+from dray.ingesting.writing import NO_VALUE, Layout, divide, repeating
+from dray.ingesting.written import Written
+from dray.storage import DEFAULT
+
+
+def layout(out: Path, columns: tuple[str, ...], group_bytes: int = 1 << 20, **recipe: Any) -> Layout:
+    return Layout(str(out), DEFAULT, str(out / "_ingest" / "scratch"), Recipe(**recipe), columns, group_bytes)
+
+
+def test_row_groups_have_an_even_size_whatever_the_batches(tmp_path: Path) -> None:
+    batches = [pa.record_batch({"x": pa.array(range(start, start + rows))}) for start, rows in ((0, 10), (10, 990))]
+    with layout(tmp_path, ("x",), group_bytes=800).open("part.parquet") as parts:
+        for batch in batches:
+            parts.add(batch)
+        (written,) = parts.finish()
+    footer = pq.read_metadata(tmp_path / "part.parquet")
+    assert [footer.row_group(i).num_rows for i in range(footer.num_row_groups)] == [100] * 10
+    assert written == Written("part.parquet", 1000, (tmp_path / "part.parquet").stat().st_size)
+    assert pq.read_table(tmp_path / "part.parquet")["x"].to_pylist() == list(range(1000))
+
+
+def test_the_rest_goes_along_with_the_last_row_group(tmp_path: Path) -> None:
+    table = pa.table({"x": pa.array(range(240))})
+    layout(tmp_path, ("x",), group_bytes=800).write("part.parquet", table)
+    footer = pq.read_metadata(tmp_path / "part.parquet")
+    assert [footer.row_group(i).num_rows for i in range(footer.num_row_groups)] == [100, 140]
+
+
+def test_a_file_that_is_not_finished_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(KeyError), layout(tmp_path, ("x",)).open("part.parquet") as parts:
+        parts.add(pa.record_batch({"x": [1, 2]}))
+        raise KeyError
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_only_columns_whose_values_come_again_get_a_dictionary() -> None:
+    batch = pa.record_batch(
+        {
+            "id": pa.array(range(1000)),
+            "colour": pa.array(["red", "blue"] * 500),
+            "price": pa.array([float(i) for i in range(1000)]),
+            "grade": pa.array([float(i % 5) for i in range(1000)]),
+            "list": pa.array([[1]] * 1000),
+            "nothing": pa.nulls(1000),
+            "level": pa.array(["a", "b"] * 500).dictionary_encode(),
+        }
+    )
+    assert repeating(batch) == ["colour", "grade", "level"]
+
+
+@pytest.mark.parametrize(
+    ("values", "folders"),
+    [
+        ([1, None, 2], ["v=1", f"v={NO_VALUE}", "v=2"]),
+        (["a/b", "x=y", "50%", "ü", "..", " "], ["v=a%2Fb", "v=x%3Dy", "v=50%25", "v=%C3%BC", "v=..", "v= "]),
+        ([True, False], ["v=true", "v=false"]),
+        ([date(2026, 1, 2)], ["v=2026-01-02"]),
+        ([datetime(2026, 1, 2, 3)], ["v=2026-01-02 03%3A00%3A00"]),
+        ([b"ab"], ["v=ab"]),
+        ([1.5], ["v=1.5"]),
+    ],
+)
+def test_values_as_names_of_directories(values: list[Any], folders: list[str]) -> None:
+    assert sorted(folder for folder, _ in divide(pa.record_batch({"v": pa.array(values)}), ["v"])) == sorted(folders)
+
+
+def test_rows_of_a_directory_stay_in_their_order(tmp_path: Path) -> None:
+    batch = pa.record_batch({"a": [2, 1, None, 2, 1, None], "b": pa.array(list("xyxxyx")), "row": range(6)})
+    found = {folder: rows["row"].to_pylist() for folder, rows in divide(batch, ["a", "b"])}
+    assert found == {"a=2/b=x": [0, 3], "a=1/b=y": [1, 4], f"a={NO_VALUE}/b=x": [2, 5]}
+    encoded = batch.set_column(1, "b", batch["b"].dictionary_encode())
+    assert {folder: rows["row"].to_pylist() for folder, rows in divide(encoded, ["a", "b"])} == found
+
+
+def test_directories_are_read_back_by_others(tmp_path: Path) -> None:
+    table = pa.table({"day": ["a/b", None, "ü", "a/b"], "x": [1, 2, 3, 4]})
+    layout(tmp_path, ("x",), partition_by=("day",)).write("part.parquet", table)
+    read = ds.dataset(tmp_path, partitioning="hive", format="parquet").to_table().sort_by("x")
+    assert read.to_pydict() == {"x": [1, 2, 3, 4], "day": ["a/b", None, "ü", "a/b"]}
+
+
+def test_too_many_directories_are_refused(tmp_path: Path) -> None:
+    table = pa.table({"user": range(1002)})
+    with pytest.raises(DataError, match="user has more than 1,000 values"):
+        layout(tmp_path, ("user",), partition_by=("user",)).write("part.parquet", table)
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_many_directories_share_the_memory_of_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writing, "BUFFER_BYTES", 1000)
+    with layout(tmp_path, ("k", "x"), partition_by=("k",)).open("part.parquet") as parts:
+        for start in range(0, 1000, 50):
+            parts.add(pa.record_batch({"k": [i % 5 for i in range(start, start + 50)], "x": range(start, start + 50)}))
+        written = parts.finish()
+    assert [(file.name, file.rows) for file in written] == [(f"k={k}/part.parquet", 200) for k in range(5)]
+    assert pq.read_table(tmp_path / "k=2", partitioning=None)["x"].to_pylist() == list(range(2, 1000, 5))
+
+
+def test_parts_and_directories_go_together(tmp_path: Path) -> None:
+    table = pa.table({"k": [i % 2 for i in range(100)], "x": range(100)})
+    split = HashSplit(share=0.3)
+    written = layout(tmp_path, ("x",), partition_by=("k",), split=split).write("part.parquet", table)
+    assert {file.name for file in written} == {f"{p}/k={k}/part.parquet" for p in ("train", "test") for k in (0, 1)}
+    assert sum(file.rows for file in written) == 100
+    assert {file.part for file in written} == {"train", "test"}

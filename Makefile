@@ -12,10 +12,12 @@ $(STAMP): pyproject.toml
 	$(BIN)/pip install --quiet --upgrade-strategy only-if-needed --editable '.[bench,dev]'
 	touch $@
 
-system:  ## what tests need of the system: ip and tc for several hosts, PostgreSQL; without them they are skipped
+system:  ## what tests need of the system: several hosts, SSH, PostgreSQL, Java; without them they are skipped
 	@missing=""; \
 	command -v ip >/dev/null && command -v tc >/dev/null || missing="$$missing iproute2"; \
 	command -v postgres >/dev/null || ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || missing="$$missing postgresql"; \
+	command -v sshd >/dev/null || [ -x /usr/sbin/sshd ] || missing="$$missing openssh-server"; \
+	command -v java >/dev/null || missing="$$missing default-jre-headless"; \
 	if [ -z "$$missing" ]; then :; \
 	elif [ "$$(id -u)" != 0 ]; then echo "make system:$$missing: missing, and only root can install it"; \
 	elif ! command -v apt-get >/dev/null; then echo "make system:$$missing: missing, and there is no apt-get to install it"; \

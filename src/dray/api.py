@@ -9,6 +9,8 @@ from typing import Any, Literal
 from dray.config.run_file import Level, make_config, read_run_file
 from dray.ingesting.cache import Reading, as_parquet
 from dray.ingesting.written import IngestResult
+from dray.jobs.anywhere import resume as _resume
+from dray.jobs.anywhere import train as _train
 from dray.learners.xgboost_model import Model, Output
 from dray.mapping.options import Options, Where
 from dray.predicting import PredictResult, load_model
@@ -16,8 +18,6 @@ from dray.predicting import predict as _predict
 from dray.storage import StorageOptions
 from dray.telemetry.events import Sink, Telemetry
 from dray.training.result import TrainResult
-from dray.training.resume import resume as _resume
-from dray.training.train import train as _train
 
 
 def train(data: Any, label: str | None = None, *, progress: bool = False, **settings: Any) -> TrainResult:

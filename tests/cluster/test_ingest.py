@@ -163,7 +163,7 @@ def test_a_second_one_is_refused_and_ctrl_c_ends_in_order(data: Path, work: Path
 def test_a_transform_that_raises_is_told_with_its_traceback(data: Path, work: Path) -> None:
     code, document, words = Command(work, data, "out", "--transform", "features:fails").end()
     assert code == 1
-    assert document["error"]["what"].startswith(f"The transform features:fails failed at {data}/3.csv")
+    assert document["error"]["what"].startswith(f"The transform features:fails failed at {data}/")
     assert 'raise ValueError("no such row")' in words
 
 

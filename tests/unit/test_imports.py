@@ -117,7 +117,8 @@ def test_ray_is_imported_only_by_the_cluster_and_its_group_of_workers() -> None:
         str(found)
         for found in users_of("ray")
         if not found.file.startswith(("cluster/", "clusters/", "jobs/"))
-        and found.file not in ("workers/ray_group.py", "workers/actor.py", "mapping/ray_tasks.py", "ingesting/moving.py")
+        and found.file
+        not in ("workers/ray_group.py", "workers/actor.py", "mapping/ray_tasks.py", "ingesting/moving.py")
     ]
     assert not wrong
     assert users_of("ray")

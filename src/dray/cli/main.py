@@ -37,6 +37,8 @@ COMMANDS: dict[str, Entry] = {
     "predict": Entry("dray.cli.predict", "predict", "Predict with a trained model, streaming, file by file."),
     "map": Entry("dray.cli.map", "map_", "Run a function over data, in parallel."),
     "runs": Entry("dray.cli.runs", "runs", "List the runs in a directory."),
+    "cluster": Entry("dray.cli.cluster", "cluster", "Start and end clusters: by SSH, or on Kubernetes."),
+    "job": Entry("dray.cli.job", "job", "Submit, watch and stop jobs on a Ray cluster."),
     "data": Entry("dray.cli.data", "data", "Describe data, bring it into shape, or make some."),
 }
 

@@ -37,9 +37,9 @@ def resume(run: str, storage: dict[str, str], as_json: bool, quiet: bool, **flag
     from dray.learners.xgboost_loading import load_lean
 
     load_lean()
+    from dray.jobs.anywhere import resume as go_on
     from dray.storage import StorageOptions
     from dray.telemetry.sinks.terminal import terminal
-    from dray.training.resume import resume as go_on
 
     result = go_on(
         run,

@@ -38,7 +38,11 @@ LEVELS = click.Choice(["stop", "restart", "shrink", "elastic"])
     help="0: this process; N: Ray workers; 2-8: as many as there is room for; auto decides. [default: auto]",
 )
 @click.option("--threads", type=int, help="Threads of each worker. [default: the CPUs there are, shared]")
-@click.option("--cluster", help="local (embedded), auto (this machine's), or host:port. [default: local]")
+@click.option(
+    "--cluster",
+    help="local (embedded), auto (this machine's), host:port, spark; as a job: http://head:8265 or a name. "
+    "[default: local]",
+)
 @click.option(
     "--on-failure",
     type=LEVELS,
@@ -91,8 +95,8 @@ def train(
     from dray.learners.xgboost_loading import load_lean
 
     load_lean()
+    from dray.jobs.anywhere import train as run
     from dray.telemetry.sinks.terminal import terminal
-    from dray.training.train import train as run
 
     result = run(config, sinks=[] if quiet else [terminal(sys.stderr, live=sys.stderr.isatty())])
     if as_json:

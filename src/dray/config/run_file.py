@@ -178,7 +178,8 @@ class RunConfig(BaseModel):
     """Threads of each worker. Default: the CPUs there are, shared by the workers of a machine."""
 
     cluster: str = "local"
-    """local (embedded), auto (the one of this machine), or an address host:port."""
+    """local (embedded), auto (the one of this machine), host:port, spark; or elsewhere, as a job: http://head:8265, or
+    the name of a cluster that dray started."""
 
     on_failure: Level = "elastic"
     """When a worker is lost. stop: end, to be resumed. restart: all workers anew, from the last checkpoint. shrink: go
@@ -201,6 +202,9 @@ class RunConfig(BaseModel):
 
     storage: StorageConfig = StorageConfig()
     """How to reach an object store."""
+
+    kubernetes: Options = Field(default_factory=dict)
+    """For `dray job submit --on kubernetes` (docs/guides/kubernetes.md); other clusters do not need it."""
 
     @model_validator(mode="after")
     def _fits_together(self) -> RunConfig:

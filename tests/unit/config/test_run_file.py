@@ -197,6 +197,7 @@ EVERY_KEY: dict[str, Any] = {
     "wait_s": 0.0,
     "out": "runs/one",
     "storage": {"endpoint": "http://x:9000", "region": "eu", "profile": "p"},
+    "kubernetes": {"name": "first"},
 }
 
 

@@ -1,0 +1,1 @@
+"""Clusters of machines that are reached by SSH."""

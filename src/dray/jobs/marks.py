@@ -1,0 +1,63 @@
+"""The lines by which a job speaks to whoever follows it, among everything else that it prints. Pure.
+
+A marked line is one JSON document behind a sign that no program prints by accident:
+
+    {"versions": {...}}                      what runs there
+    {"events": [...], "samples": [...]}      steps and measurements of a run
+    {"time_limit": 60}                       the job is being ended
+    {"result": {...}} or {"error": {...}}    the last one
+
+`ray job logs` shows them as they are; dray turns them into what a run at home would have shown.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from dray.telemetry.events import dumps
+
+MARK = "\x1e@dray "
+"""Begins with the record separator of RFC 7464; start.py has a copy."""
+
+Part = str | dict[str, Any]
+"""A line of the log, or what a marked one says."""
+
+
+def mark(document: Mapping[str, Any]) -> str:
+    return f"{MARK}{dumps(document)}\n"
+
+
+class Reader:
+    """Turns the pieces in which a log arrives into lines and documents."""
+
+    def __init__(self) -> None:
+        self._begun = ""
+
+    def feed(self, text: str) -> Iterator[Part]:
+        # Not splitlines(): for it the separator in the mark ends a line.
+        *lines, self._begun = (self._begun + text).split("\n")
+        for line in lines:
+            yield from _parts(line)
+
+    def rest(self) -> Iterator[Part]:
+        """What stands behind the last line end, once there is no more."""
+        begun, self._begun = self._begun, ""
+        if begun:
+            yield from _parts(begun)
+
+
+def _parts(line: str) -> Iterator[Part]:
+    """A library may have printed half a line before: that is a line of its own."""
+    before, found, behind = line.partition(MARK)
+    if not found:
+        yield line
+        return
+    if before:
+        yield before
+    try:
+        document = json.loads(behind)
+    except ValueError:  # a process that was killed while it wrote
+        document = None
+    yield document if isinstance(document, dict) else line

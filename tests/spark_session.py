@@ -1,0 +1,166 @@
+"""A Spark session of two executors, and what dray does in it, told as JSON: `python spark_session.py DATA`.
+
+In a process of its own: a session's Java lives as long as its process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+from pyspark.sql import SparkSession
+
+from dray.cluster import spark as on_spark
+from dray.config.run_file import make_config
+from dray.errors import ClusterError
+from dray.telemetry.events import Event, Sample
+from dray.training.train import train
+
+RAY = ("raylet", "gcs_server")
+
+
+def below(names: tuple[str, ...] = RAY) -> list[psutil.Process]:
+    """The processes of Ray that this process has started, also by Spark."""
+    return [process for process in psutil.Process().children(recursive=True) if process.name() in names]
+
+
+class Witness:
+    """A sink that looks at the processes when training begins."""
+
+    def __init__(self) -> None:
+        self.environments: list[dict[str, str]] = []
+        self.commands = ""
+
+    def event(self, event: Event) -> None:
+        if event.kind == "phase" and event.data["name"] == "train":
+            self.environments = [process.environ() for process in below()]
+            self.commands = "\n".join(
+                " ".join(process.cmdline()) for process in psutil.Process().children(recursive=True)
+            )
+
+    def sample(self, samples: list[Sample]) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+
+def run(data: str, **settings: Any) -> tuple[Any, Witness]:
+    witness = Witness()
+    values = {"data": data, "label": "label", "rounds": 5, "cluster": "spark", **settings}
+    return train(make_config(values), sinks=[witness]), witness
+
+
+def refusal(data: str, **settings: Any) -> str:
+    try:
+        run(data, **settings)
+    except ClusterError as error:
+        return str(error)
+    raise AssertionError("it ran")
+
+
+def left() -> list[str]:
+    """What lives of Ray once it had time to end: executors' nodes go a few seconds after their Spark task."""
+    deadline = time.monotonic() + 30
+    while (alive := below()) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    return [process.name() for process in alive]
+
+
+def a_run(data: str, context: Any) -> dict[str, Any]:
+    before = dict(os.environ)
+    began = time.monotonic()
+    result, witness = run(data, workers=2)
+    seconds = time.monotonic() - began
+    [token] = {environment["RAY_AUTH_TOKEN"] for environment in witness.environments}
+    settings = json.dumps(context.getConf().getAll())
+    files = [path for path in Path(os.environ["SPARK_HOME"], "work").rglob("*") if path.is_file()]
+    return {
+        "seconds": seconds,
+        "digest": result.model_digest,
+        "digest_here": run(data, workers=0)[0].model_digest,
+        "workers": result.workers,
+        "decided": [proof.decided for proof in result.threads],
+        "processes_of_ray": len(witness.environments),
+        "modes": sorted({environment["RAY_AUTH_MODE"] for environment in witness.environments}),
+        "openmp": sorted({environment["OMP_NUM_THREADS"] for environment in witness.environments}),
+        # Which Spark's own environment does not have.
+        "openblas": sorted({environment["OPENBLAS_NUM_THREADS"] for environment in witness.environments}),
+        "told": [
+            place
+            for place, text in (
+                ("a command", witness.commands),
+                ("Spark's settings", settings),
+                *((str(path), path.read_text(errors="replace")) for path in files),
+            )
+            if token in text
+        ],
+        "files": len(files),
+        "environment": {name: value for name, value in os.environ.items() if before.get(name) != value},
+        "left": left(),
+    }
+
+
+def an_executor_is_taken(data: str, context: Any) -> dict[str, Any]:
+    def take() -> None:
+        context.setJobGroup("taken", "taken")
+        try:
+            context.parallelize([0], 1).foreach(lambda _: time.sleep(600))
+        except Exception:
+            return
+
+    taken = threading.Thread(target=take)
+    taken.start()
+    while not on_spark.running_tasks(SparkSession.active()):
+        time.sleep(0.1)
+    on_spark.NODES_TIMEOUT_S = 30.0
+    began = time.monotonic()
+    told = refusal(data, workers=2)
+    seconds = time.monotonic() - began
+    context.cancelJobGroup("taken")
+    taken.join()
+    return {"told": told, "seconds": seconds, "left": left()}
+
+
+def the_users_own(data: str) -> dict[str, Any]:
+    from ray.util.spark import cluster_init
+
+    os.environ["RAY_AUTH_MODE"] = "disabled"
+    cluster_init.setup_ray_cluster(max_worker_nodes=1, num_cpus_worker_node=1, num_gpus_worker_node=0)
+    result, _ = run(data, workers=1)
+    stays = [process.name() for process in below()]
+    cluster_init.shutdown_ray_cluster()
+    return {"digest": result.model_digest, "stays": sorted(stays), "left": left()}
+
+
+def main(data: str) -> None:
+    # Spark's processes inherit it. Ray by itself looks for its `ray` there.
+    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    began = time.monotonic()
+    builder = SparkSession.builder.master("local-cluster[2,1,1024]").config("spark.ui.enabled", "false")
+    settings = {"OMP_NUM_THREADS": "1", "OMP_THREAD_LIMIT": "1"}  # as Databricks has it
+    # Ray's nodes on one machine start one after another, each 10 s after the one before.
+    settings["RAY_ON_SPARK_RAY_WORKER_NODE_STARTUP_INTERVAL"] = "1"
+    for name, value in settings.items():
+        builder = builder.config(f"spark.executorEnv.{name}", value)
+    session = builder.getOrCreate()
+    context = session.sparkContext
+    told: dict[str, Any] = {"session_s": time.monotonic() - began}
+    try:
+        told["too_many"] = refusal(data, workers=3)
+        told["run"] = a_run(data, context)
+        told["taken"] = an_executor_is_taken(data, context)
+        print(json.dumps(told))
+        print(json.dumps(the_users_own(data)))
+    finally:
+        session.stop()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,71 @@
+"""The clusters that dray started, and their tokens."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from dray.clusters import known
+from dray.clusters.known import Known
+from dray.errors import ClusterError
+
+OFFICE = Known("office", "fleet", "10.0.0.1:6379", "http://127.0.0.1:8265", {"hosts": ["a", "b"]})
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("DRAY_HOME", str(tmp_path / "home"))
+    return tmp_path / "home"
+
+
+def test_nothing_is_known_at_first() -> None:
+    assert known.names() == []
+    with pytest.raises(ClusterError, match='no cluster "office"') as error:
+        known.read("office")
+    assert "dray cluster up" in error.value.fix
+
+
+def test_what_was_saved_is_read_again() -> None:
+    known.save(OFFICE)
+    assert known.read("office") == OFFICE
+    assert known.names() == ["office"]
+
+
+def test_a_misspelt_name_is_told_with_the_nearest() -> None:
+    known.save(OFFICE)
+    with pytest.raises(ClusterError, match='"office"'):
+        known.read("ofice")
+
+
+def test_the_token_is_made_once_and_only_its_user_reads_it(home: Path) -> None:
+    first = known.make_token("office")
+    assert known.make_token("office") == first == known.token("office")
+    assert len(first) == 64
+    assert stat.S_IMODE(known.token_file("office").stat().st_mode) == 0o600
+    assert stat.S_IMODE((home / "clusters" / "office").stat().st_mode) == 0o700
+
+
+def test_a_token_that_others_can_read_is_not_used() -> None:
+    known.make_token("office")
+    known.token_file("office").chmod(0o644)
+    with pytest.raises(ClusterError, match="can be read by others"):
+        known.token("office")
+
+
+def test_forgetting_takes_the_token_along(home: Path) -> None:
+    known.make_token("office")
+    known.save(OFFICE)
+    known.remove("office")
+    assert known.names() == []
+    assert not (home / "clusters" / "office").exists()
+    with pytest.raises(ClusterError, match="is gone"):
+        known.token("office")
+
+
+def test_a_damaged_file_is_named(home: Path) -> None:
+    known.save(OFFICE)
+    (home / "clusters" / "office" / "cluster.json").write_text("{", encoding="utf-8")
+    with pytest.raises(ClusterError, match="cannot be read"):
+        known.read("office")

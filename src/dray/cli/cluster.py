@@ -60,11 +60,10 @@ def up(file: str | None, kind: str, wait_s: float | None, as_json: bool, quiet: 
     with host_progress(quiet) as tell:
         if kind == "kubernetes":
             from dray.clusters.kubernetes import up as kuberay
-            from dray.clusters.kubernetes.settings import make_settings
+            from dray.clusters.kubernetes.settings import read_settings
 
-            values = _read(file) if file else {}
             deadline = {} if wait_s is None else {"start_deadline_s": wait_s}
-            known = kuberay.up(make_settings(values | deadline, origin=file or "the command line"), tell)
+            known = kuberay.up(read_settings(file, **deadline), tell)
             status = provider_of(known).status(known)
         else:
             from dray.clusters.fleet.file import read_fleet
@@ -85,14 +84,14 @@ def render(file: str | None, kind: str) -> None:  # noqa: ARG001  (says it in th
     Settings stand in FILE, in a run file under kubernetes:.
     """
     from dray.clusters.kubernetes.render import render_cluster, render_job, to_yaml
-    from dray.clusters.kubernetes.settings import make_settings, take_settings
+    from dray.clusters.kubernetes.settings import read_settings, take_settings
+    from dray.config.run_file import read_run_file
 
-    values = _read(file) if file else {}
+    values = read_run_file(file) if file else {}
     if "data" in values or "label" in values:
-        settings, run_file = take_settings(values, origin=str(file))
-        manifests = render_job(settings, run_file)
+        manifests = render_job(*take_settings(values, origin=str(file)))
     else:
-        manifests = render_cluster(make_settings(values, origin=file or "the defaults"))
+        manifests = render_cluster(read_settings(file))
     sys.stdout.write(to_yaml(manifests))
 
 
@@ -257,12 +256,6 @@ _FIX = {
     "fleet": "On Kubernetes, dray cluster scale changes the number of workers, and pods clean up after themselves.",
     "kubernetes": "A fleet changes by dray cluster add HOST and dray cluster remove HOST.",
 }
-
-
-def _read(path: str) -> dict[str, Any]:
-    from dray.config.run_file import read_run_file
-
-    return read_run_file(path)
 
 
 def _tell_down(known: Known, as_json: bool, quiet: bool) -> None:

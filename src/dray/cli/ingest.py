@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from dray.cli.options import WORKERS, output_options, source_options, storage_options
+from dray.cli.options import output_options, place_options, source_options, storage_options
 from dray.cli.output import duration, human, print_json, size
 from dray.cli.user_function import load_function
 from dray.errors import ConfigError, ItemError
@@ -35,15 +35,7 @@ from dray.errors import ConfigError, ItemError
     show_default=True,
     help="End when more rows than that cannot be read.",
 )
-@click.option(
-    "--where",
-    type=click.Choice(["auto", "here", "processes", "cluster"]),
-    default="auto",
-    show_default=True,
-    help="This process, processes of this machine, or a Ray cluster; auto takes the fastest.",
-)
-@click.option("--workers", type=WORKERS, default="auto", help="Files at the same time. [default: one a CPU]")
-@click.option("--cluster", help="local (embedded), auto (this machine's), or host:port.")
+@place_options
 @source_options
 @storage_options
 @output_options

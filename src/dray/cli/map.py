@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from dray.cli.options import WORKERS, output_options, source_options, storage_options
+from dray.cli.options import output_options, place_options, source_options, storage_options
 from dray.cli.output import duration, human, print_json
 from dray.cli.user_function import load_function
 from dray.errors import ConfigError
@@ -27,15 +27,7 @@ from dray.errors import ConfigError
     show_default=True,
     help="What the function is given: a record batch of the data, or the name of each file.",
 )
-@click.option(
-    "--where",
-    type=click.Choice(["auto", "here", "processes", "cluster"]),
-    default="auto",
-    show_default=True,
-    help="This process, processes of this machine, or a Ray cluster; auto takes the fastest.",
-)
-@click.option("--workers", type=WORKERS, default="auto", help="Items at the same time. [default: one a CPU]")
-@click.option("--cluster", help="local (embedded), auto (this machine's), or host:port.")
+@place_options
 @click.option(
     "--on-error",
     type=click.Choice(["raise", "skip"]),

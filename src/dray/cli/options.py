@@ -91,6 +91,22 @@ def source_options(command: Command) -> Command:
     return with_source  # type: ignore[return-value]
 
 
+def place_options(command: Command) -> Command:
+    """Add --where, --workers and --cluster: where a map runs."""
+    where = click.option(
+        "--where",
+        type=click.Choice(["auto", "here", "processes", "cluster"]),
+        default="auto",
+        show_default=True,
+        help="This process, processes of this machine, or a Ray cluster; auto takes the fastest.",
+    )
+    workers = click.option(
+        "--workers", type=WORKERS, default="auto", help="At the same time. [default: one for each CPU]"
+    )
+    cluster = click.option("--cluster", help="local (embedded), auto (this machine's), or host:port.")
+    return where(workers(cluster(command)))
+
+
 def output_options(command: Command) -> Command:
     """Add --json and --quiet; the command gets `as_json` and `quiet`."""
     quiet = click.option("--quiet", is_flag=True, help="Nothing on stderr but errors.")

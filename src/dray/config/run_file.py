@@ -8,10 +8,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import (
     BaseModel,
     BeforeValidator,
@@ -23,6 +21,7 @@ from pydantic import (
     model_validator,
 )
 
+from dray.config.yaml_file import read_yaml
 from dray.errors import ConfigError, nearest
 
 
@@ -235,22 +234,7 @@ def make_config(values: Mapping[str, Any], *, origin: str = "the command line") 
 
 def read_run_file(path: str) -> dict[str, Any]:
     """Return the keys of a run file, unchecked: flags may still override them."""
-    try:
-        document = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"Cannot read the run file {path}: {error.strerror}.", fix="Check the path.") from None
-    except UnicodeDecodeError:
-        raise ConfigError(f"The run file {path} is not UTF-8 text.", fix="Save it as UTF-8.") from None
-    except yaml.YAMLError as error:
-        place = getattr(error, "problem_mark", None)
-        where = f", line {place.line + 1}" if place else ""
-        problem = getattr(error, "problem", None) or str(error)
-        raise ConfigError(f"The run file {path}{where} is not YAML: {problem}.", fix="Mend that line.") from None
-    if not isinstance(document, dict) or not all(isinstance(key, str) for key in document):
-        raise ConfigError(
-            f"The run file {path} does not hold keys and values.", fix="Start it with, for instance, 'data: DIR'."
-        )
-    return document
+    return read_yaml(path, "run file", "data: DIR")
 
 
 def _explain(error: ValidationError, origin: str) -> ConfigError:

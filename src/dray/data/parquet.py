@@ -61,7 +61,7 @@ def open_dataset(locations: Sequence[str], storage: StorageOptions) -> Dataset:
     """Read the footers of all files, in parallel; refuse files that do not fit together."""
     files = expand(locations, storage)
     with ThreadPoolExecutor(max_workers=16) as pool:
-        footers = list(pool.map(lambda file: _footer(file, storage), files))
+        footers = list(pool.map(lambda file: read_footer(file, storage), files))
     schemas = [footer.schema.to_arrow_schema() for footer in footers]
     schema, typed_by = _common_schema(schemas, files)
     groups: list[Slice] = []
@@ -175,7 +175,9 @@ def _open(file: str, categories: Sequence[str], storage: StorageOptions) -> pq.P
     )
 
 
-def _footer(file: str, storage: StorageOptions) -> pq.FileMetaData:
+def read_footer(file: str, storage: StorageOptions) -> pq.FileMetaData:
+    """Return the footer of a file, patiently."""
+
     def read() -> pq.FileMetaData:
         filesystem, path = open_storage(file, storage)
         with filesystem.open_input_file(path) as stream:

@@ -11,11 +11,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dray.data.parquet import read_slices, reading
+from dray.data.parquet import read_footer, read_slices
 from dray.data.shards import Slice
 from dray.errors import DataError
 from dray.ingesting.moving_rows import POSITION
-from dray.storage import StorageOptions, absolute, open_storage, patiently
+from dray.storage import StorageOptions, absolute
 
 PIECES = 64
 LEAST_PIECE_BYTES, MOST_PIECE_BYTES = 16 << 20, 256 << 20
@@ -62,7 +62,7 @@ def open_staged(files: Sequence[str], storage: StorageOptions) -> Staged | None:
     """Read the footers and cut the rows into pieces; None when there are no rows."""
     places = [absolute(file) for file in files]
     with ThreadPoolExecutor(max_workers=16) as pool:
-        footers = list(pool.map(lambda file: _footer(file, storage), places))
+        footers = list(pool.map(lambda file: read_footer(file, storage), places))
     found = [
         (*_positions(footer, file), file, footer)
         for file, footer in zip(places, footers, strict=True)
@@ -93,16 +93,6 @@ def _pieces(groups: Sequence[tuple[Slice, int]], target: int) -> tuple[tuple[Sli
         pieces[-1].append(group)
         filled += size
     return tuple(tuple(piece) for piece in pieces)
-
-
-def _footer(file: str, storage: StorageOptions) -> pq.FileMetaData:
-    def read() -> pq.FileMetaData:
-        filesystem, path = open_storage(file, storage)
-        with filesystem.open_input_file(path) as stream:
-            return pq.read_metadata(stream)
-
-    with reading(file):
-        return patiently(file, storage, read)
 
 
 def _row_groups(footer: pq.FileMetaData) -> list[tuple[int, pq.RowGroupMetaData]]:

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from dray.clusters.words import check_name
+from dray.config.yaml_file import read_yaml
 from dray.errors import ConfigError, DrayError, nearest
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", re.IGNORECASE)
@@ -282,21 +282,7 @@ class FleetFile(_Model):
 
 def read_fleet(path: str) -> FleetFile:
     """Return the checked fleet file, or a ConfigError that names the key and the fix."""
-    try:
-        document = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"Cannot read the fleet file {path}: {error.strerror}.", fix="Check the path.") from None
-    except UnicodeDecodeError:
-        raise ConfigError(f"The fleet file {path} is not UTF-8 text.", fix="Save it as UTF-8.") from None
-    except yaml.YAMLError as error:
-        place = getattr(error, "problem_mark", None)
-        where = f", line {place.line + 1}" if place else ""
-        problem = getattr(error, "problem", None) or str(error)
-        raise ConfigError(f"The fleet file {path}{where} is not YAML: {problem}.", fix="Mend that line.") from None
-    if not isinstance(document, dict) or not all(isinstance(key, str) for key in document):
-        raise ConfigError(
-            f"The fleet file {path} does not hold keys and values.", fix="Start it with, for instance, 'name: lab'."
-        )
+    document = read_yaml(path, "fleet file", "name: lab")
     fleet = make_fleet(document, origin=path)
     # A path beside the file means the same wherever the command is called.
     if fleet.install and (wheel := Path(path).parent / Path(fleet.install).expanduser()).is_file():

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from dray import __version__
 from dray.clusters.kubernetes.images import Versions, default_image
 from dray.clusters.kubernetes.quantities import GIB, parse_bytes, parse_cpus
+from dray.config.yaml_file import read_yaml
 from dray.errors import ConfigError, nearest
 
 Memory = Annotated[int, BeforeValidator(parse_bytes), Field(ge=256 << 20)]
@@ -225,29 +224,13 @@ def make_settings(values: Mapping[str, Any], *, origin: str = "the settings") ->
         raise _explain(error, origin) from None
 
 
-def read_settings(path: str | None) -> Settings:
+def read_settings(path: str | None, **more: Any) -> Settings:
     """Return the settings in a file: its keys, or those under `kubernetes:`; the defaults without a file."""
-    if path is None:
-        return Settings()
-    try:
-        document = yaml.safe_load(Path(path).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"Cannot read the settings {path}: {error.strerror}.", fix="Check the path.") from None
-    except UnicodeDecodeError:
-        raise ConfigError(f"The settings {path} are not UTF-8 text.", fix="Save them as UTF-8.") from None
-    except yaml.YAMLError as error:
-        place = getattr(error, "problem_mark", None)
-        where = f", line {place.line + 1}" if place else ""
-        raise ConfigError(f"The settings {path}{where} are not YAML.", fix="Mend that line.") from None
-    if isinstance(document, dict) and "kubernetes" in document:
-        document = document["kubernetes"]
-    if document is None:
-        return Settings()
-    if not isinstance(document, dict) or not all(isinstance(key, str) for key in document):
-        raise ConfigError(
-            f"The settings {path} do not hold keys and values.", fix="Start them with, for instance, 'name: demo'."
-        )
-    return make_settings(document, origin=path)
+    document = {} if path is None else read_yaml(path, "settings file", "name: demo")
+    own = document.get("kubernetes", document)
+    if not isinstance(own, dict):
+        raise ConfigError(f"kubernetes in {path} does not hold keys and values.", fix="Write kubernetes: {name: demo}.")
+    return make_settings(own | more, origin=path or "the settings")
 
 
 def take_settings(run_file: Mapping[str, Any], *, origin: str = "the run file") -> tuple[Settings, dict[str, Any]]:

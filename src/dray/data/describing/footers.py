@@ -12,9 +12,8 @@ import pyarrow.parquet as pq
 import pyarrow.types as pt
 
 from dray.data.describing.figures import Known
-from dray.data.parquet import Dataset, reading
+from dray.data.parquet import Dataset, read_footer
 from dray.data.sources.files import in_parallel
-from dray.storage import StorageOptions, open_storage, patiently
 
 MOST_CHUNKS = 400_000
 """So many statistics (a column of a row group each) are looked at, which takes some seconds; none if there are more."""
@@ -31,7 +30,7 @@ class Footers:
 
 def read_footers(dataset: Dataset) -> Footers:
     files = [name for name, _, _ in dataset.contents]
-    found = in_parallel(lambda file: _footer(file, dataset.storage), files)
+    found = in_parallel(lambda file: read_footer(file, dataset.storage), files)
     largest = max(footer.row_group(index).total_byte_size for footer in found for index in range(footer.num_row_groups))
     chunks = sum(footer.num_row_groups * footer.num_columns for footer in found)
     return Footers(known_columns(found, dataset.schema) if chunks <= MOST_CHUNKS else {}, largest)
@@ -82,13 +81,3 @@ def _value(one: pq.Statistics, name: str, arrow: pa.DataType) -> Any:
         value = getattr(one, name)
         value = value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
     return value.replace(tzinfo=None) if arrow.tz is None else value
-
-
-def _footer(file: str, storage: StorageOptions) -> pq.FileMetaData:
-    def read() -> pq.FileMetaData:
-        filesystem, path = open_storage(file, storage)
-        with filesystem.open_input_file(path) as stream:
-            return pq.read_metadata(stream)
-
-    with reading(file):
-        return patiently(file, storage, read)

@@ -13,10 +13,9 @@ from dray.clusters.kubernetes.settings import Settings, make_settings, read_sett
 from dray.errors import ConfigError
 
 
-def test_settings_need_no_file(tmp_path: Path) -> None:
-    empty = tmp_path / "kube.yaml"
-    empty.write_text("")
-    assert read_settings(None) == read_settings(str(empty)) == Settings()
+def test_settings_need_no_file() -> None:
+    assert read_settings(None) == Settings()
+    assert read_settings(None, name="demo").name == "demo"
 
 
 def test_the_keys_may_stand_below_kubernetes(tmp_path: Path) -> None:
@@ -72,9 +71,9 @@ def test_a_mistake_is_named(given: dict[str, Any], words: str) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("a: [", "are not YAML"),
-        ("- a", "do not hold keys"),
-        ("kubernetes: 3", "do not hold"),
+        ("a: [", "is not YAML"),
+        ("- a", "does not hold keys"),
+        ("kubernetes: 3", "does not hold keys"),
     ],
 )
 def test_a_file_that_holds_no_settings_is_refused(tmp_path: Path, text: str, words: str) -> None:
@@ -85,7 +84,7 @@ def test_a_file_that_holds_no_settings_is_refused(tmp_path: Path, text: str, wor
 
 
 def test_a_file_that_is_not_there_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"Cannot read the settings /nowhere.yaml: No such file"):
+    with pytest.raises(ConfigError, match=r"Cannot read the settings file /nowhere.yaml: No such file"):
         read_settings("/nowhere.yaml")
 
 

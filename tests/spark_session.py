@@ -17,6 +17,7 @@ import psutil
 from pyspark.sql import SparkSession
 
 from dray.cluster import spark as on_spark
+from dray.cluster.spark_start import RayOnSpark
 from dray.config.run_file import make_config
 from dray.errors import ClusterError
 from dray.telemetry.events import Event, Sample
@@ -68,9 +69,21 @@ def refusal(data: str, **settings: Any) -> str:
 def left() -> list[str]:
     """What lives of Ray once it had time to end: executors' nodes go a few seconds after their Spark task."""
     deadline = time.monotonic() + 30
-    while (alive := below()) and time.monotonic() < deadline:
+    while (alive := [*below(), *launchers()]) and time.monotonic() < deadline:
         time.sleep(0.2)
     return [process.name() for process in alive]
+
+
+def launchers() -> list[psutil.Process]:
+    """The processes that start Ray's nodes and clean up after them."""
+    found = []
+    for process in psutil.Process().children(recursive=True):
+        try:
+            if "ray.util.spark.start_ray_node" in process.cmdline():
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
 
 
 def a_run(data: str, context: Any) -> dict[str, Any]:
@@ -78,6 +91,7 @@ def a_run(data: str, context: Any) -> dict[str, Any]:
     began = time.monotonic()
     result, witness = run(data, workers=2)
     seconds = time.monotonic() - began
+    after = dict(os.environ)
     [token] = {environment["RAY_AUTH_TOKEN"] for environment in witness.environments}
     settings = json.dumps(context.getConf().getAll())
     files = [path for path in Path(os.environ["SPARK_HOME"], "work").rglob("*") if path.is_file()]
@@ -102,30 +116,47 @@ def a_run(data: str, context: Any) -> dict[str, Any]:
             if token in text
         ],
         "files": len(files),
-        "environment": {name: value for name, value in os.environ.items() if before.get(name) != value},
+        "environment": sorted(name for name in {*before, *after} if before.get(name) != after.get(name)),
         "left": left(),
     }
 
 
-def an_executor_is_taken(data: str, context: Any) -> dict[str, Any]:
+def executors_are_taken(data: str, context: Any, count: int, timeout_s: float) -> dict[str, Any]:
     def take() -> None:
         context.setJobGroup("taken", "taken")
         try:
-            context.parallelize([0], 1).foreach(lambda _: time.sleep(600))
+            context.parallelize(range(count), count).foreach(lambda _: time.sleep(600))
         except Exception:
             return
 
     taken = threading.Thread(target=take)
     taken.start()
-    while not on_spark.running_tasks(SparkSession.active()):
+    while on_spark.running_tasks(SparkSession.active()) < count:
         time.sleep(0.1)
-    on_spark.NODES_TIMEOUT_S = 30.0
+    on_spark.NODES_TIMEOUT_S = timeout_s
     began = time.monotonic()
     told = refusal(data, workers=2)
     seconds = time.monotonic() - began
     context.cancelJobGroup("taken")
     taken.join()
     return {"told": told, "seconds": seconds, "left": left()}
+
+
+def interrupted_while_the_head_starts(data: str) -> dict[str, Any]:
+    launched = []
+
+    def interrupt(_: object, *__: object) -> bool:
+        launched.extend(launchers())
+        raise KeyboardInterrupt
+
+    wait, RayOnSpark._wait_for_port = RayOnSpark._wait_for_port, interrupt  # type: ignore[method-assign]
+    try:
+        run(data, workers=2)
+    except KeyboardInterrupt:
+        return {"launched": len(launched), "left": left()}
+    finally:
+        RayOnSpark._wait_for_port = wait  # type: ignore[method-assign]
+    raise AssertionError("it ran")
 
 
 def the_users_own(data: str) -> dict[str, Any]:
@@ -135,7 +166,9 @@ def the_users_own(data: str) -> dict[str, Any]:
     cluster_init.setup_ray_cluster(max_worker_nodes=1, num_cpus_worker_node=1, num_gpus_worker_node=0)
     result, _ = run(data, workers=1)
     stays = [process.name() for process in below()]
+    scratch = cluster_init._active_ray_cluster.temp_dir
     cluster_init.shutdown_ray_cluster()
+    Path(f"{scratch}.lock").unlink()  # which Ray leaves
     return {"digest": result.model_digest, "stays": sorted(stays), "left": left()}
 
 
@@ -154,8 +187,11 @@ def main(data: str) -> None:
     told: dict[str, Any] = {"session_s": time.monotonic() - began}
     try:
         told["too_many"] = refusal(data, workers=3)
+        told["interrupted"] = interrupted_while_the_head_starts(data)
         told["run"] = a_run(data, context)
-        told["taken"] = an_executor_is_taken(data, context)
+        told["taken"] = executors_are_taken(data, context, 1, 30.0)
+        told["all_taken"] = executors_are_taken(data, context, 2, 3.0)
+        on_spark.NODES_TIMEOUT_S = 90.0
         print(json.dumps(told))
         print(json.dumps(the_users_own(data)))
     finally:

@@ -15,13 +15,18 @@ from dray.threads.limits import cpus_of_this_process
 def connect(cluster: str, *, workers: int, threads: int | None = None, may_grow: bool = False) -> Cluster:
     """Return the cluster for that many workers, connected; close it, or use it as a context manager.
 
-    "local" is an embedded one of this machine, "auto" the one that runs on it (or RAY_ADDRESS), anything else the
-    host:port of a head. A Ray that this process has already joined is used and not shut down. What cannot work is
-    a `ClusterError` at once: too few CPUs (unless it `may_grow`), nobody at the address, another token or version.
+    "local" is an embedded one of this machine, "auto" the one that runs on it (or RAY_ADDRESS), "spark" one inside the
+    Spark session of this process, anything else the host:port of a head. A Ray that this process has already joined is
+    used and not shut down. What cannot work is a `ClusterError` at once: too few CPUs (unless it `may_grow`), nobody at
+    the address, another token or version.
 
     Call it in a thread that lives as long as the cluster, best the main one: the kernel ends Ray's processes with
     the thread that started them. To save time, do other work in a second thread meanwhile; this one only waits.
     """
+    if cluster == "spark":
+        from dray.cluster.spark import open_on_spark
+
+        return open_on_spark(_current_address(), workers=workers, threads=threads, may_grow=may_grow)
     if current := _current_address():
         if cluster not in ("local", "auto") and not _same(cluster, current):
             raise ClusterError(

@@ -46,7 +46,8 @@ class JoinedCluster(Cluster):
 
     def nodes(self) -> list[Node]:
         draining = self.draining()  # Ray puts nothing on them any more, however free they are
-        return [node for node in super().nodes() if node.id not in draining]
+        # A head without CPUs (a fleet's, KubeRay's, Spark's) takes no worker.
+        return [node for node in super().nodes() if node.cpus and node.id not in draining]
 
     def draining(self) -> dict[str, str]:
         from ray._private.state import state

@@ -105,8 +105,8 @@ def cluster_cpus(options: Options) -> float | None:
     """Return the CPUs of the cluster that is named or joined; None if there is none to be reached."""
     from dray.cluster.connect import connect
 
-    if options.cluster in (None, "local") and not joined():
-        return None
+    if options.cluster in (None, "local", "spark") and not joined():
+        return None  # to ask Spark's would be to start it
     with suppress(ClusterError), connect(options.cluster or "auto", workers=1, threads=1) as cluster:
         return sum(node.cpus for node in cluster.nodes())
     return None

@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: setup system run test test-failures check format bench bench-all clean
+.PHONY: setup system run test test-clusters test-failures check format bench bench-all clean
 
 setup: $(STAMP)
 
@@ -32,9 +32,12 @@ test: $(STAMP)
 	$(BIN)/pytest -q tests/unit
 	$(BIN)/pytest -q tests/cluster
 
-test-failures: $(STAMP)  ## workers, drivers, disks and nodes that fail for real, and 10 random runs
-	$(BIN)/pytest -q tests/chaos
+test-clusters: $(STAMP)  ## jobs on a head of its own, Ray on a real Spark, several machines with SSH
+	$(BIN)/pytest -q tests/clusters
 	$(BIN)/pytest -q tests/hosts
+
+test-failures: $(STAMP)  ## workers, drivers and disks that fail for real, and 10 random runs
+	$(BIN)/pytest -q tests/chaos
 
 check: $(STAMP)
 	$(BIN)/ruff check .

@@ -46,7 +46,8 @@ def read(name: str) -> Known:
         known = names()
         raise ClusterError(
             f'There is no cluster "{name}".{nearest(name, known)}',
-            fix=f"Known: {', '.join(known)}." if known else "dray cluster up starts one.",
+            fix=f"Started here: {', '.join(known) or 'none'} (dray cluster up). Else use local, auto, spark, host:port or "
+            "http://head:8265.",
         ) from None
     except (ValueError, TypeError) as error:
         raise ClusterError(

@@ -46,7 +46,7 @@ def read(name: str) -> Known:
         known = names()
         raise ClusterError(
             f'There is no cluster "{name}".{nearest(name, known)}',
-            fix=f"Started here (dray cluster up): {', '.join(known) or 'none'}. Else use local, auto, spark, host:port, "
+            fix=f"Started here (dray cluster up): {', '.join(known) or 'none'}. Or use local, auto, spark, host:port, "
             "or http://head:8265.",
         ) from None
     except (ValueError, TypeError) as error:

@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: setup system run test test-clusters test-failures check format bench bench-all clean
+.PHONY: setup system run test test-more test-failures check format bench bench-all clean
 
 setup: $(STAMP)
 
@@ -32,8 +32,8 @@ test: $(STAMP)
 	$(BIN)/pytest -q tests/unit
 	$(BIN)/pytest -q tests/cluster
 
-test-clusters: $(STAMP)  ## jobs on a head of its own, Ray on a real Spark, several machines with SSH
-	$(BIN)/pytest -q tests/clusters
+test-more: $(STAMP)  ## the guides, rows in bulk, jobs, Ray on a real Spark, several machines with SSH
+	$(BIN)/pytest -q tests/guides tests/bulk tests/clusters
 	$(BIN)/pytest -q tests/hosts
 
 test-failures: $(STAMP)  ## workers, drivers and disks that fail for real, and 10 random runs

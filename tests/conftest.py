@@ -8,8 +8,13 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import psutil
 import pytest
+
+if TYPE_CHECKING:
+    from dray.cluster.cluster import Cluster
 
 sys.path.insert(0, str(Path(__file__).parent))  # so that tests find s3_server.py in any import mode
 
@@ -44,3 +49,18 @@ def s3_server(s3_process: S3Server, monkeypatch: pytest.MonkeyPatch, tmp_path: P
     for name, value in s3_process.environment.items():
         monkeypatch.setenv(name, value)
     return s3_process
+
+
+@pytest.fixture(scope="module")
+def three_cpus() -> Iterator[Cluster]:
+    """An embedded cluster that deals out 3 CPUs. Runs of this process use it instead of starting their own."""
+    from dray.cluster.connect import connect
+
+    before = set(psutil.Process().children(recursive=True))
+    with connect("local", workers=3) as cluster:
+        assert [node.cpus for node in cluster.nodes()] == [3]
+        assert cluster.logs is not None
+        directory = cluster.logs.parent.parent
+        yield cluster
+    assert set(psutil.Process().children(recursive=True)) - before == set()
+    assert not directory.exists()

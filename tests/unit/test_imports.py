@@ -134,6 +134,12 @@ def test_xgboost_is_imported_only_by_its_learner() -> None:
     assert users_of("xgboost")
 
 
+def test_numba_is_imported_only_by_the_kernels() -> None:
+    kernels = ("learners/factorization/kernels.py", "learners/factorization/top_kernels.py")
+    assert not [str(found) for found in users_of("numba") if found.file not in kernels]
+    assert users_of("numba")
+
+
 @pytest.mark.parametrize(
     "pure",
     [

@@ -1,0 +1,1 @@
+"""Recommenders by matrix factorization: explicit ratings and implicit feedback."""

@@ -1,0 +1,207 @@
+"""How good factors are: errors of ratings, and rankings over all items without those of the training part. Exact."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dray.errors import ConfigError, DataError
+from dray.learners.factorization.factors import Factors, Floats, Ints, Longs, Seen, by_popularity
+from dray.learners.factorization.top import NOBODY, best_for_users
+
+_PAIRS_AT_ONCE = 1 << 18
+Doubles = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class RatingErrors:
+    """Root mean squared and mean absolute error."""
+
+    rmse: float
+    mae: float
+    ratings: int
+
+
+@dataclass(frozen=True, slots=True)
+class AtK:
+    """Means over the users with test items, for lists of k."""
+
+    k: int
+    recall: float
+    """Of a user's test items, the share among the k."""
+    ndcg: float
+    """Gain 1 / log2(rank + 1) for each hit, of the most that was possible."""
+    map: float
+    """Mean of the precision at each hit's rank, over min(k, test items)."""
+    coverage: float
+    """Of all items, the share that is in anybody's k."""
+
+
+@dataclass(frozen=True, slots=True)
+class RankingQuality:
+    """How well rankings find the test items, and what was counted on the way."""
+
+    at: tuple[AtK, ...]
+    users: int
+    """Users with test items: the means are over them."""
+    users_without_test: int
+    users_without_training: int
+    """Of `users`, those without training events: they are recommended what is popular."""
+    pairs: int
+    """Different test pairs that count."""
+    pairs_of_unseen_items: int
+    """Of `pairs`, those with an item that nobody had in the training part: no list can hold it, each is a miss."""
+    pairs_seen_in_training: int
+    """Test pairs left out, because the pair is in the training part too."""
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def rating_errors(
+    factors: Factors,
+    users: Ints,
+    items: Ints,
+    ratings: Floats,
+    limits: tuple[float, float] | None = None,
+    threads: int = 1,
+) -> RatingErrors:
+    """Return the errors for pairs of indices; -1 is somebody unknown, scored by what is known.
+
+    Scores are held within `limits`, the scale of the ratings. The sums are of pieces of a fixed size: the same for any
+    number of threads.
+    """
+    from dray.learners.factorization import top_kernels
+
+    if len(ratings) == 0:
+        raise DataError("There are no ratings to evaluate on.", fix="Use a larger test part.")
+    low, high = limits or (-np.inf, np.inf)
+
+    def sums(begin: int) -> tuple[float, float]:
+        piece = slice(begin, begin + _PAIRS_AT_ONCE)
+        scores = _scores(factors, users[piece], items[piece])
+        squares, sizes = top_kernels.error_sums(scores, ratings[piece], low, high)
+        return float(squares), float(sizes)
+
+    with ThreadPoolExecutor(threads) as pool:
+        parts = np.array(list(pool.map(sums, range(0, len(ratings), _PAIRS_AT_ONCE))))
+    squares, sizes = parts.sum(axis=0) / len(ratings)
+    return RatingErrors(float(np.sqrt(squares)), float(sizes), len(ratings))
+
+
+def ranking_quality(
+    factors: Factors,
+    seen: Seen,
+    users: Ints,
+    items: Ints,
+    ks: Sequence[int] = (10,),
+    threads: int = 1,
+) -> RankingQuality:
+    """Return how well the factors rank the test pairs (users, items) among all items that the user has not seen.
+
+    Only items that somebody had in the training part are recommended: the others have no meaning yet.
+    """
+    if not ks or min(ks) < 1:
+        raise ConfigError(f"Lists of {list(ks)} items cannot be evaluated.", fix="Use lengths such as 10 and 20.")
+    n_users, n_items = len(factors.users), len(factors.items)
+    test, repeated = _without(Seen.of(users, items, n_users), seen)
+    if len(test) == 0:
+        raise DataError("No pair is left to evaluate on.", fix="Use a larger test part, or another split.")
+    counts = seen.counts(n_items)
+    popular = by_popularity(counts)
+    test_items = np.bincount(test >> 32, minlength=n_users)
+    asked = np.flatnonzero(test_items).astype(np.int32)
+    trained = np.diff(seen.starts)[asked] > 0
+    longest = max(ks)
+    sums = np.zeros((len(ks), 3))
+    listed = np.zeros((len(ks), n_items), np.bool_)
+
+    def add(those: Ints, lists: Ints) -> None:
+        hits = _hits(test, those, lists)
+        sizes = test_items[those]
+        for place, k in enumerate(ks):
+            sums[place] += _sums_at(hits[:, :k], sizes, k)
+            found = lists[:, :k]
+            listed[place, found[found != NOBODY]] = True
+
+    known = asked[trained]
+    for best in best_for_users(factors, seen, longest, known, popular, threads):
+        add(known[best.first : best.first + len(best.items)], best.items)
+    strangers = asked[~trained]
+    if len(strangers):
+        shown = np.full(longest, NOBODY, np.int32)
+        shown[: min(longest, len(popular))] = popular[:longest]
+        for begin in range(0, len(strangers), 4096):
+            those = strangers[begin : begin + 4096]
+            add(those, np.broadcast_to(shown, (len(those), longest)))
+    means = sums / len(asked)
+    return RankingQuality(
+        at=tuple(
+            AtK(k, float(recall), float(ndcg), float(precision), float(np.count_nonzero(shown) / n_items))
+            for k, (recall, ndcg, precision), shown in zip(ks, means, listed, strict=True)
+        ),
+        users=len(asked),
+        users_without_test=n_users - len(asked),
+        users_without_training=len(strangers),
+        pairs=len(test),
+        pairs_of_unseen_items=int(np.count_nonzero(counts[test & 0xFFFFFFFF] == 0)),
+        pairs_seen_in_training=repeated,
+    )
+
+
+def _scores(factors: Factors, users: Ints, items: Ints) -> Doubles:
+    from dray.learners.factorization import top_kernels
+
+    out = np.empty(len(users))
+    top_kernels.score_pairs(
+        *(factors.users, factors.items, factors.user_bias, factors.item_bias, factors.mean),
+        *(np.ascontiguousarray(users, np.int32), np.ascontiguousarray(items, np.int32), out),
+    )
+    return out
+
+
+def _without(test: Seen, seen: Seen) -> tuple[Longs, int]:
+    """Return the keys of the test pairs that are not in the training part, and how many are."""
+    n_users = len(test.starts) - 1
+    keys = _keys(test, 0, n_users)
+    repeated = np.zeros(len(keys), np.bool_)
+    for begin in range(0, n_users, 1 << 16):  # the keys of all training pairs at once would be thrice their memory
+        end = min(begin + (1 << 16), n_users)
+        had = _keys(seen, begin, end)
+        if len(had):
+            piece = slice(test.starts[begin], test.starts[end])
+            places = np.minimum(np.searchsorted(had, keys[piece]), len(had) - 1)
+            repeated[piece] = had[places] == keys[piece]
+    return keys[~repeated], int(np.count_nonzero(repeated))
+
+
+def _keys(pairs: Seen, begin: int, end: int) -> Longs:
+    """Return the pairs of users begin..end as one ascending number each."""
+    users = np.repeat(np.arange(begin, end, dtype=np.int64), np.diff(pairs.starts[begin : end + 1]))
+    keys: Longs = (users << 32) | pairs.items[pairs.starts[begin] : pairs.starts[end]]
+    return keys
+
+
+def _hits(test: Longs, users: Ints, lists: Ints) -> npt.NDArray[np.bool_]:
+    """Return for each place of each list whether its item is a test item of the user."""
+    wanted = (users.astype(np.int64)[:, None] << 32) | lists.astype(np.int64)
+    hits: npt.NDArray[np.bool_] = test[np.minimum(np.searchsorted(test, wanted), len(test) - 1)] == wanted
+    return hits
+
+
+def _sums_at(hits: npt.NDArray[np.bool_], sizes: npt.NDArray[np.int64], k: int) -> tuple[float, float, float]:
+    """Return the sums over users of recall, NDCG and average precision."""
+    ranks = np.arange(1, hits.shape[1] + 1)
+    gains = 1 / np.log2(ranks + 1)
+    found = np.cumsum(hits, axis=1)
+    possible = np.minimum(sizes, k)
+    ideal = np.cumsum(gains)[possible - 1]
+    recall = found[:, -1] / sizes
+    ndcg = (hits * gains).sum(axis=1) / ideal
+    precision = (hits * found / ranks).sum(axis=1) / possible
+    return float(recall.sum()), float(ndcg.sum()), float(precision.sum())

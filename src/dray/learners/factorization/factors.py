@@ -1,0 +1,75 @@
+"""What factorization learns, as plain arrays: the score of a pair is mean + biases + p.q."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float32]
+Ints = npt.NDArray[np.int32]
+Longs = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Factors:
+    """Factors of all users and items, float32 and C-contiguous; a model without biases has zeros."""
+
+    users: Floats
+    items: Floats
+    user_bias: Floats
+    item_bias: Floats
+    mean: float
+
+    @staticmethod
+    def of(
+        users: Floats,
+        items: Floats,
+        user_bias: Floats | None = None,
+        item_bias: Floats | None = None,
+        mean: float = 0.0,
+    ) -> Factors:
+        """Return them in the layout that the kernels need; biases that are not there are zero."""
+        return Factors(
+            np.ascontiguousarray(users, np.float32),
+            np.ascontiguousarray(items, np.float32),
+            np.zeros(len(users), np.float32) if user_bias is None else np.ascontiguousarray(user_bias, np.float32),
+            np.zeros(len(items), np.float32) if item_bias is None else np.ascontiguousarray(item_bias, np.float32),
+            float(mean),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The items of every user in the training part: CSR, the items of a user ascending, each once."""
+
+    starts: Longs
+    """int64[users + 1]: where the items of a user begin."""
+    items: Ints
+
+    @staticmethod
+    def of(users: Ints, items: Ints, n_users: int) -> Seen:
+        """Return what pairs in any order, also repeated ones, come to."""
+        keys = (users.astype(np.int64) << 32) | items.astype(np.int64)
+        keys = np.unique(keys)
+        starts = np.zeros(n_users + 1, np.int64)
+        np.cumsum(np.bincount(keys >> 32, minlength=n_users), out=starts[1:])
+        return Seen(starts, (keys & 0xFFFFFFFF).astype(np.int32))
+
+    @staticmethod
+    def nothing(n_users: int) -> Seen:
+        return Seen(np.zeros(n_users + 1, np.int64), np.zeros(0, np.int32))
+
+    def of_user(self, user: int) -> Ints:
+        return self.items[self.starts[user] : self.starts[user + 1]]
+
+    def counts(self, n_items: int) -> Longs:
+        """How many users had each item."""
+        return np.bincount(self.items, minlength=n_items).astype(np.int64)
+
+
+def by_popularity(counts: Longs) -> Ints:
+    """Return all items that anybody had, the most popular first, equal ones by index."""
+    order = np.argsort(-counts, kind="stable").astype(np.int32)
+    return order[: np.count_nonzero(counts)]

@@ -1,0 +1,168 @@
+"""The files of a factor model: NumPy arrays, Arrow ids and model.json, in a local directory or on S3. No pickle."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dray.errors import ModelError
+from dray.learners.factorization.ids import Lookup
+from dray.storage import StorageOptions, absolute, is_s3, join, open_storage, translate_errors, write_atomically
+
+ABOUT = "model.json"
+FORMAT = 1
+ARRAYS = ("user_factors", "item_factors", "user_bias", "item_bias", "seen_starts", "seen_items")
+IDS = ("users", "items")
+_ORDERS = ("users_order", "items_order")
+"""The indices in ascending order of the ids: what an id is found by without a table of all ids."""
+
+
+class Parts(Mapping[str, Any]):
+    """The arrays and ids of a model by name; what is not in memory is read when it is first asked for."""
+
+    def __init__(self, held: dict[str, Any]) -> None:
+        self._held = held
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._held:
+            self._held[name] = self.read(name)
+        return self._held[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter((*ARRAYS, *IDS, *_ORDERS))
+
+    def __len__(self) -> int:
+        return len(ARRAYS) + len(IDS) + len(_ORDERS)
+
+    def read(self, name: str) -> Any:
+        """Return a part that was not given: of a model in memory, that is the order of its ids."""
+        return Lookup.ordered(self[name.removesuffix("_order")])
+
+
+class StoredParts(Parts):
+    """Parts in files. Local arrays are mapped into memory: what is never looked at is never read."""
+
+    def __init__(self, location: str, options: StorageOptions, shapes: Mapping[str, Any]) -> None:
+        super().__init__({})
+        self._location, self._options, self._shapes = location, options, shapes
+
+    def read(self, name: str) -> Any:
+        if name in IDS:
+            return self._ids(name)
+        path = join(self._location, f"{name}.npy")
+        try:
+            array = self._array(path, mapped=not is_s3(path) and 0 not in self._shapes[name]["shape"])
+        except (ValueError, EOFError) as error:
+            raise _damaged(path, str(error)) from error
+        if [str(array.dtype), list(array.shape)] != [self._shapes[name]["dtype"], self._shapes[name]["shape"]]:
+            raise _damaged(path, f"{array.dtype}{list(array.shape)} is not what {ABOUT} says")
+        return array
+
+    def _array(self, path: str, *, mapped: bool) -> npt.NDArray[Any]:
+        filesystem, inner = open_storage(path, self._options)
+        with translate_errors(path):
+            if mapped:  # copy on write: the kernels are compiled for arrays that may be written, and never do
+                return np.asarray(np.load(inner, mmap_mode="c", allow_pickle=False))
+            with filesystem.open_input_stream(inner) as stream:
+                return np.asarray(np.load(pa.BufferReader(stream.read()), allow_pickle=False))
+
+    def _ids(self, name: str) -> pa.Array:
+        path = join(self._location, f"{name}.arrow")
+        filesystem, inner = open_storage(path, self._options)
+        with translate_errors(path):
+            if is_s3(path):
+                with filesystem.open_input_stream(inner) as stream:
+                    source: Any = pa.BufferReader(stream.read())
+            else:
+                source = pa.memory_map(inner)
+            try:
+                ids = pa.ipc.open_file(source).read_all().column("id").combine_chunks()
+            except (pa.ArrowInvalid, KeyError) as error:
+                raise _damaged(path, str(error)) from error
+        if len(ids) != self._shapes[name]["shape"][0]:
+            raise _damaged(path, f"{len(ids)} ids are not what {ABOUT} says")
+        return ids
+
+
+def write(location: str, options: StorageOptions, about: Mapping[str, Any], parts: Parts) -> None:
+    """Write all files, model.json last: without it, there is no model."""
+    location = absolute(location).rstrip("/")
+    shapes = {}
+    for name in (*ARRAYS, *_ORDERS):
+        array = parts[name]
+        shapes[name] = {"dtype": str(array.dtype), "shape": list(array.shape)}
+        write_atomically(join(location, f"{name}.npy"), options, lambda file, array=array: _save(file, array))  # type: ignore[misc]
+    for name in IDS:
+        table = pa.table({"id": parts[name]})
+        shapes[name] = {"dtype": str(parts[name].type), "shape": [len(parts[name])]}
+        write_atomically(join(location, f"{name}.arrow"), options, lambda file, table=table: _save_ids(file, table))  # type: ignore[misc]
+    document = json.dumps({"format": FORMAT, **about, "parts": shapes}, indent=2, sort_keys=True) + "\n"
+    write_atomically(join(location, ABOUT), options, lambda file: file.write(document.encode()))
+
+
+def read(location: str, options: StorageOptions) -> tuple[dict[str, Any], Parts]:
+    """Return what model.json says and the parts, none of which is read yet."""
+    location = absolute(location).rstrip("/")
+    path = join(location, ABOUT)
+    filesystem, inner = open_storage(path, options)
+    with translate_errors(path):
+        if not filesystem.get_file_info(inner).is_file:
+            raise ModelError(f"There is no factor model at {location}: it has no {ABOUT}.", fix="Check the path.")
+        with filesystem.open_input_stream(inner) as stream:
+            content = stream.read()
+    try:
+        about: dict[str, Any] = json.loads(content)
+        shapes = about["parts"]
+        missing = [name for name in (*ARRAYS, *_ORDERS, *IDS) if name not in shapes]
+    except (ValueError, KeyError, TypeError) as error:
+        raise _damaged(path, str(error)) from error
+    if about.get("format") != FORMAT:
+        raise ModelError(
+            f"{path} has format {about.get('format')}, this version of dray reads {FORMAT}.", fix="Update dray."
+        )
+    if missing:
+        raise _damaged(path, f"it says nothing of {', '.join(missing)}")
+    return about, StoredParts(location, options, shapes)
+
+
+def digest(kind: str, mean: float, parts: Parts) -> str:
+    """sha256 of what the model says: equal models, equal digest, wherever and however they were trained."""
+    total = hashlib.sha256(f"{kind} {mean!r}".encode())
+    for name in ARRAYS:
+        array = parts[name]
+        total.update(f"{name} {array.dtype} {array.shape}".encode())
+        total.update(_bytes_of(array).data)
+    for name in IDS:
+        total.update(f"{name} {parts[name].type} {len(parts[name])}".encode())
+        for begin in range(0, len(parts[name]), 1 << 16):
+            for value in parts[name].slice(begin, 1 << 16).to_pylist():
+                text = value.encode() if isinstance(value, str) else str(value).encode()
+                total.update(b"%d:" % len(text) + text)
+    return total.hexdigest()
+
+
+def _save(file: pa.NativeFile, array: npt.NDArray[Any]) -> None:
+    """Write what np.load reads, by pieces: NumPy would copy the whole for a file that is not its own."""
+    np.lib.format.write_array_header_1_0(file, np.lib.format.header_data_from_array_1_0(array))
+    flat = _bytes_of(array)
+    for begin in range(0, len(flat), 8 << 20):
+        file.write(flat[begin : begin + (8 << 20)])
+
+
+def _bytes_of(array: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+
+
+def _save_ids(file: pa.NativeFile, table: pa.Table) -> None:
+    with pa.ipc.new_file(file, table.schema) as writer:
+        writer.write_table(table)
+
+
+def _damaged(path: str, how: str) -> ModelError:
+    return ModelError(f"{path} is damaged: {how}.", fix="Put the file back if there is a copy, or train again.")

@@ -29,7 +29,7 @@ run: $(STAMP)  ## make a small data set, train on it with 2 local Ray workers, p
 	PATH="$(CURDIR)/$(BIN):$$PATH" examples/first_run.sh
 
 test: $(STAMP)
-	$(BIN)/pytest -q tests/unit
+	$(BIN)/pytest -q -n 2 --dist loadfile tests/unit
 	$(BIN)/pytest -q tests/cluster
 
 test-more: $(STAMP)  ## the guides, rows in bulk, jobs, Ray on a real Spark, several machines with SSH

@@ -21,6 +21,13 @@ def nap(item: float) -> float:
     return item
 
 
+def when(item: float) -> tuple[float, float]:
+    """Begin and end, by a clock that all processes share."""
+    begun = time.monotonic()
+    time.sleep(item)
+    return begun, time.monotonic()
+
+
 def pid(_item: Any) -> int:
     return os.getpid()
 

@@ -60,9 +60,8 @@ def test_lambdas_closures_and_local_classes_work() -> None:
 
 
 def test_items_run_at_the_same_time_in_other_processes() -> None:
-    begun = time.perf_counter()
-    assert list(run(functions.nap, [0.5] * 4, workers=4)) == [0.5] * 4
-    assert time.perf_counter() - begun < 1.9
+    spans = list(run(functions.when, [1.0] * 4, workers=4))
+    assert max(begun for begun, _ in spans) < min(ended for _, ended in spans)
     assert os.getpid() not in set(run(functions.pid, range(4)))
 
 
@@ -115,10 +114,10 @@ def test_a_kill_from_outside_is_survived(tmp_path: Path) -> None:
 
 
 def test_a_process_killed_by_somebody_loses_nothing() -> None:
+    others = set(psutil.Process().children())  # such as the S3 server of other tests
     results = run(functions.nap, [0.02] * 150)
     found = [next(results) for _ in range(5)]
-    victims = [child for child in psutil.Process().children() if child.pid != os.getpid()]
-    victims[0].kill()
+    next(child for child in psutil.Process().children() if child not in others).kill()
     assert found + list(results) == [0.02] * 150
 
 

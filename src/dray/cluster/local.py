@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 import signal
 import threading
-from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -13,6 +12,7 @@ import psutil
 from dray.cluster.cluster import Cluster
 from dray.cluster.environment import environment_for_ray, refresh_authentication
 from dray.cluster.lean import lean_start
+from dray.cluster.processes import see_gone, with_descendants
 from dray.cluster.quiet import OPTIONS, quiet
 from dray.cluster.scratch import Scratch
 from dray.errors import ClusterError
@@ -21,7 +21,6 @@ from dray.threads.decide import Decision
 
 # The sample and the model are all that goes through the object store.
 OBJECT_STORE_BYTES = 256 << 20
-_STOP_TIMEOUT_S = 5.0
 
 
 class LocalCluster(Cluster):
@@ -54,12 +53,12 @@ class LocalCluster(Cluster):
         import ray
 
         # Workers are children of the raylet, so they must be found before it is gone.
-        alive = [process for started in self._started for process in _with_descendants(started)]
+        alive = [process for started in self._started for process in with_descendants(started)]
         if self._started:
             ray.shutdown()
             refresh_authentication()
         self._started = []
-        _end(alive)
+        see_gone(alive)
         self._scratch.remove()
 
     def _start(self, workers: int, cpus: int) -> None:
@@ -81,7 +80,7 @@ class LocalCluster(Cluster):
             except Exception:
                 if not lean:
                     raise
-                _end([process for started in self._started for process in _with_descendants(started)])
+                see_gone([process for started in self._started for process in with_descendants(started)])
                 self._init(cpus)
 
     def _init(self, cpus: int) -> None:
@@ -105,21 +104,6 @@ class LocalCluster(Cluster):
             if threading.current_thread() is threading.main_thread():
                 signal.signal(signal.SIGTERM, terminate)
             self._started = [child for child in me.children() if child not in before]
-
-
-def _with_descendants(process: psutil.Process) -> list[psutil.Process]:
-    with suppress(psutil.NoSuchProcess):
-        return [process, *process.children(recursive=True)]
-    return []
-
-
-def _end(processes: list[psutil.Process]) -> None:
-    """See the processes gone: they end by themselves with the raylet; one that does not is killed."""
-    _, alive = psutil.wait_procs(processes, timeout=_STOP_TIMEOUT_S)
-    for process in alive:
-        with suppress(psutil.NoSuchProcess):
-            process.kill()
-    psutil.wait_procs(alive, timeout=_STOP_TIMEOUT_S)
 
 
 def _first_line(error: BaseException) -> str:

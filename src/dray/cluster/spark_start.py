@@ -30,6 +30,7 @@ from typing import Any
 
 import psutil
 
+from dray.cluster.processes import see_gone, with_descendants
 from dray.cluster.spark_plan import Plan
 
 HEAD_TIMEOUT_S = 60.0
@@ -129,7 +130,7 @@ class RayOnSpark:
         import ray.util.spark.cluster_init as init
 
         address = os.environ.get("RAY_ADDRESS")
-        processes = _with_descendants(self._head)
+        processes = [] if self._head is None else _started_by(self._head)
         if self._handle is not None and init._active_ray_cluster is self._handle:
             with suppress(Exception):  # Spark may be gone already, and its executors with it
                 init.shutdown_ray_cluster()
@@ -141,7 +142,7 @@ class RayOnSpark:
             self._server.server_close()
         if self._head is not None:
             self._head.terminate()
-            _end(processes)
+            see_gone(processes)
             self._head.wait()
         if self._scratch is not None:  # Ray removes it as well, but not its lock, nor that of a head that failed
             shutil.rmtree(self._scratch, ignore_errors=True)
@@ -246,18 +247,7 @@ def _hooked(variables: Mapping[str, str]) -> Iterator[None]:
         _for_nodes, _before_ours = {}, None
 
 
-def _with_descendants(head: subprocess.Popen[str] | None) -> list[psutil.Process]:
-    if head is None:
-        return []
+def _started_by(head: subprocess.Popen[str]) -> list[psutil.Process]:
     with suppress(psutil.NoSuchProcess):
-        process = psutil.Process(head.pid)
-        return [process, *process.children(recursive=True)]
+        return with_descendants(psutil.Process(head.pid))
     return []
-
-
-def _end(processes: list[psutil.Process]) -> None:
-    _, alive = psutil.wait_procs(processes, timeout=_STOP_TIMEOUT_S)
-    for process in alive:
-        with suppress(psutil.NoSuchProcess):
-            process.kill()
-    psutil.wait_procs(alive, timeout=_STOP_TIMEOUT_S)

@@ -21,6 +21,7 @@ from pydantic import (
     model_validator,
 )
 
+from dray.config.private import holds_password
 from dray.config.yaml_file import read_yaml
 from dray.errors import ConfigError, nearest
 
@@ -63,7 +64,6 @@ def _shape(value: Any) -> str:
     return "auto" if value == "auto" else "number"
 
 
-_PASSWORD = re.compile(r"://[^/@:]*:(?!\$\{\w+\}@)[^/@]+@|[?&]password=(?!\$\{)")
 Locations = Annotated[tuple[str, ...], BeforeValidator(_as_list)]
 Params = Annotated[dict[str, Any], BeforeValidator(_as_params)]
 Options = Annotated[dict[str, Any], BeforeValidator(_as_json)]
@@ -209,7 +209,7 @@ class RunConfig(BaseModel):
     def _fits_together(self) -> RunConfig:
         if not self.data:
             raise ValueError("data is empty: name a file, a directory or a glob")
-        if any(_PASSWORD.search(location) for location in (*self.data, *self.eval)):
+        if any(holds_password(location) for location in (*self.data, *self.eval)):
             # What stands here is written into the run directory.
             raise ValueError(
                 "data holds a password: name a variable instead, as in postgresql://user:${DB_PASSWORD}@host"

@@ -11,11 +11,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from dray.config.private import check_environment, check_texts, texts_in
 from dray.config.run_file import RunConfig
 from dray.errors import ConfigError
 from dray.jobs import start
 from dray.jobs.package import File, select
-from dray.jobs.private import check_environment, check_texts, texts_in
 from dray.jobs.shared import Head, as_absolute, check_output, check_paths
 from dray.storage import StorageOptions, absolute
 from dray.telemetry.run_directory import new_run_id

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from dray.clusters.kubernetes import images
 from dray.clusters.kubernetes.images import Versions
 from dray.clusters.kubernetes.quantities import GIB, format_bytes, format_cpus, parse_bytes, parse_cpus
+from dray.config.private import is_secret_name, texts_in
 from dray.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -34,7 +35,6 @@ _DNS_1035 = re.compile(r"[a-z]([-a-z0-9]*[a-z0-9])?")
 _LABEL_PART = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _MEMORY = re.compile(r"\d+(Gi|Mi)")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_SECRET_NAME = re.compile(r"(SECRET|TOKEN|PASSWORD|PASSWD|CREDENTIAL|PRIVATE_KEY|ACCESS_KEY|API_?KEY)", re.IGNORECASE)
 _USERINFO = re.compile(r"://[^/\s@]+@")
 
 
@@ -91,7 +91,7 @@ def check_run(run_file: Mapping[str, Any], *, volumes: Mapping[str, Any]) -> Non
         for location in [given] if isinstance(given, str) else given:
             if not _is_kept(str(location), volumes):
                 raise ConfigError(f"{key}: {location} is a path of this machine; pods do not have it.", fix=fix_here)
-    if any(_USERINFO.search(text) for text in _texts(run_file)):
+    if any(_USERINFO.search(text) for text in texts_in(run_file)):
         raise ConfigError(
             "The run file holds an address with credentials, which everybody could read in the namespace.",
             fix="Take them out; give them as secrets, by reference.",
@@ -103,17 +103,6 @@ def check_run(run_file: Mapping[str, Any], *, volumes: Mapping[str, Any]) -> Non
             fix="Give the keys by reference (secrets: {AWS_ACCESS_KEY_ID: {secret: NAME, key: KEY}, ...}), "
             "or a service account with a role.",
         )
-
-
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        for item in value.values():
-            yield from _texts(item)
-    elif isinstance(value, list | tuple):
-        for item in value:
-            yield from _texts(item)
 
 
 def _is_kept(location: str, volumes: Mapping[str, Any]) -> bool:
@@ -302,7 +291,7 @@ def _environment(container: Manifest) -> Iterator[Broken]:
                 f"{name} in the environment of the pods would hold every process to so many threads.",
                 "Leave it out: dray gives each worker its own; use threads in the run file to choose.",
             )
-        if "value" in variable and (_SECRET_NAME.search(name) or _USERINFO.search(variable["value"])):
+        if "value" in variable and (is_secret_name(name) or _USERINFO.search(variable["value"])):
             yield Broken(
                 "secret",
                 f"{name} looks like a secret, and stands in the manifest for everybody to read.",

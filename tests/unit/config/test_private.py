@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from dray.config.private import check_environment, check_texts, is_secret_name, texts_in
 from dray.errors import ConfigError
-from dray.jobs.private import check_environment, check_texts, is_secret_name, texts_in
 
 HERE = {"AWS_SECRET_ACCESS_KEY": "abcdefghijklmnop", "HOME": "/home/somebody", "SHORT_TOKEN": "x"}
 

@@ -16,10 +16,10 @@ _NAME = re.compile(
     r"SECRET|TOKEN|PASSW|PASSPHRASE|CREDENTIAL|PRIVATE|API_?KEY|(?:^|_)(?:KEYS?|AUTH|DSN|SAS|COOKIE)(?:_|$)|_PWD$",
     re.IGNORECASE,
 )
-_PASSWORD_IN_URL = re.compile(r"//[^/@\s:]*:(?!\$\{)[^/@\s]+@")
+_PASSWORD = re.compile(r"://[^/@\s:]*:(?!\$\{)[^/@\s]+@|[?&]password=(?!\$\{)")
 _KEY_MATERIAL = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY|\bAKIA[0-9A-Z]{16}\b")
 _PLACE_NAME = re.compile(r"_(?:PATH|FILE|DIR|SOCK|MODE)$", re.IGNORECASE)
-"""Variables that say where a secret is."""
+"""Variables that say where a secret is, or how it is used."""
 _SHORTEST = 8
 """Shorter values are words that stand in any text."""
 _INSTEAD = (
@@ -29,7 +29,12 @@ _INSTEAD = (
 
 
 def is_secret_name(name: str) -> bool:
-    return _NAME.search(name) is not None
+    return _NAME.search(name) is not None and _PLACE_NAME.search(name) is None
+
+
+def holds_password(text: str) -> bool:
+    """Whether an address in the text has a password; one that names a variable, ${DB_PASSWORD}, has none."""
+    return _PASSWORD.search(text) is not None
 
 
 def check_environment(variables: Mapping[str, str], environment: Mapping[str, str]) -> None:
@@ -65,11 +70,11 @@ def texts_in(value: Any) -> Iterable[str]:
 
 
 def _secret_in(text: str, environment: Mapping[str, str]) -> str:
-    if _PASSWORD_IN_URL.search(text):
+    if holds_password(text):
         return "holds an address with a password"
     if _KEY_MATERIAL.search(text):
         return "holds a key"
     for name, value in environment.items():
-        if len(value) >= _SHORTEST and is_secret_name(name) and not _PLACE_NAME.search(name) and value in text:
+        if len(value) >= _SHORTEST and is_secret_name(name) and value in text:
             return f"holds what {name} is here"
     return ""

@@ -450,6 +450,44 @@ def test_flags_that_cannot_be(refused: Refused, flags: list[str], words: list[st
     refused([*TRAIN, *flags], *words)
 
 
+RECOMMEND = ("train", "data", "--model", "factorization", "--user", "u", "--item", "i", "--out", "runs/one")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["train", "data", "--model", "svd"], ["svd", "factorization"]),
+        (["train", "data", "--model", "factorization", "--item", "i"], ['"user" is missing', "--user COLUMN"]),
+        (["train", "data", "--model", "factorization", "--user", "u"], ['"item" is missing', "--item COLUMN"]),
+        (["train", "data", "--user", "u", "--item", "i"], ["user is a key of recommenders", "model factorization"]),
+        ([*RECOMMEND, "--label", "y"], ["label is a key of model xgboost", "Leave label out"]),
+        ([*RECOMMEND, "--objective", "binary"], ["objective is a key of model xgboost"]),
+        ([*RECOMMEND, "--rating", "r", "--event", "e"], ["rating and event exclude each other"]),
+        ([*RECOMMEND, "--rating", "i"], ["different columns"]),
+        ([*RECOMMEND, "--half-life-days", "3"], ["half_life_days needs time"]),
+        ([*RECOMMEND, "--half-life-days", "0", "--time", "t"], ['"half_life_days"', "greater than 0"]),
+        ([*RECOMMEND, "--eval-last", "1"], ["eval_last needs time"]),
+        ([*RECOMMEND, "--eval-by", "time", "--eval-fraction", "0.1"], ["eval_by time needs time"]),
+        ([*RECOMMEND, "--eval-by", "time", "--time", "t"], ["eval_by time needs eval_fraction"]),
+        ([*RECOMMEND, "--eval-by", "chance"], ["chance", "random"]),
+        ([*RECOMMEND, "--eval-at", "0", "--eval-fraction", "0.1"], ['"eval_at']),
+        ([*RECOMMEND, "--early-stop", "3"], ["early_stop needs an evaluation set"]),
+        ([*RECOMMEND, "--time", "t", "--eval-last", "1", "--eval-fraction", "0.1"], ["exclude each other"]),
+        ([*RECOMMEND, "--event", "e", "--event-weight", "view=much"], ['weight of "view"', "--event-weight"]),
+        ([*RECOMMEND, "--event", "e", "--event-weight", "view=.inf"], ['weight of "view"', "finite"]),
+        ([*RECOMMEND, "--event", "e", "--event-weight", "view"], ["--event-weight name=value"]),
+        ([*RECOMMEND, "--event-weight", "view=2"], ["event_weights needs event"]),
+        ([*RECOMMEND, "--param", "factor=3"], ['Did you mean "factors"?']),
+        ([*RECOMMEND, "--param", "factors=0"], ["a whole number from 1 to 4096"]),
+        ([*RECOMMEND, "--param", "learning_rate=0.1"], ["is for explicit ratings"]),
+        ([*RECOMMEND, "--rating", "r", "--param", "solver=lu"], ["is for events"]),
+        ([*RECOMMEND, "--param", "epochs=3"], ["Use --rounds"]),
+    ],
+)
+def test_recommenders_that_cannot_be(refused: Refused, arguments: list[str], words: list[str]) -> None:
+    refused(arguments, *words)
+
+
 def test_going_on_from_nowhere(refused: Refused) -> None:
     write(small())
     refused([*TRAIN, "--continue-from", "nowhere"], "nowhere")

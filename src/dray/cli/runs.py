@@ -54,6 +54,7 @@ def _print_table(found: list[RunSummary]) -> None:
     table.add_column("run", no_wrap=True)
     table.add_column("status", no_wrap=True)
     table.add_column("when", no_wrap=True)
+    table.add_column("model", no_wrap=True)
     for name in ("rows", "workers", "rounds"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("time", justify="right", no_wrap=True)
@@ -63,6 +64,7 @@ def _print_table(found: list[RunSummary]) -> None:
             Text(summary.run),
             Text(summary.status, style=_STYLES.get(summary.status, "")),
             _when(summary.started),
+            Text(summary.model or ""),
             *("" if value is None else count(value) for value in (summary.rows, summary.workers, summary.rounds)),
             "" if summary.seconds is None else duration(summary.seconds),
             Text(", ".join(f"{name} {metric(value)}" for name, value in (summary.metrics or {}).items())),

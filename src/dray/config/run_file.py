@@ -21,6 +21,14 @@ from pydantic import (
     model_validator,
 )
 
+from dray.config.factorization import (
+    EVENT_WEIGHTS,
+    MISSING,
+    as_weights,
+    check_evaluation,
+    check_model,
+    default_rounds,
+)
 from dray.config.private import holds_password
 from dray.config.yaml_file import read_yaml
 from dray.errors import ConfigError, nearest
@@ -67,7 +75,10 @@ def _shape(value: Any) -> str:
 Locations = Annotated[tuple[str, ...], BeforeValidator(_as_list)]
 Params = Annotated[dict[str, Any], BeforeValidator(_as_params)]
 Options = Annotated[dict[str, Any], BeforeValidator(_as_json)]
+Weights = Annotated[dict[str, float], BeforeValidator(as_weights)]
+Cutoffs = Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(min_length=1), BeforeValidator(_as_list)]
 Level = Literal["stop", "restart", "shrink", "elastic"]
+ModelName = Literal["xgboost", "factorization"]
 
 
 class WorkerRange(BaseModel):
@@ -124,8 +135,11 @@ class RunConfig(BaseModel):
     """What to train on: files, directories, globs, local or s3://; a Delta Lake table; a database. All but Parquet is
     copied into the cache as Parquet first."""
 
-    label: str
-    """Column to predict."""
+    model: ModelName = "xgboost"
+    """xgboost: trees that predict a column (label). factorization: a recommender, from who had what (user, item)."""
+
+    label: str | None = None
+    """Column to predict. Needed for xgboost."""
 
     objective: str | None = None
     """binary, multiclass, regression, ranking, or any XGBoost objective. Default: chosen by the label."""
@@ -139,14 +153,36 @@ class RunConfig(BaseModel):
     ignore: Locations = ()
     """Columns that are neither feature nor anything else."""
 
-    rounds: int = Field(default=100, ge=1)
-    """Boosting rounds."""
+    user: str | None = None
+    """Column with the id of the user: text or whole numbers. Needed for factorization, as is item."""
+
+    item: str | None = None
+    """Column with the id of the item."""
+
+    rating: str | None = None
+    """Column with ratings: explicit feedback. The last rating of a user and item counts."""
+
+    event: str | None = None
+    """Column with the type of an event: implicit feedback. Without it and rating, each row weighs 1."""
+
+    event_weights: Weights = Field(default_factory=lambda: dict(EVENT_WEIGHTS))
+    """Weight of each type of event; the weights of a user and item are summed up. What is given replaces the default:
+    {view: 1, add_to_cart: 3, purchase: 5, payment_failed: -2}."""
+
+    time: str | None = None
+    """Column with the time of an event or rating: a timestamp, a date, or seconds since 1970."""
+
+    half_life_days: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """An event that is so much older than the newest one weighs half. Default: age does not matter."""
+
+    rounds: int = Field(default_factory=default_rounds, ge=1)
+    """Boosting rounds, or epochs. Default: 100; of a recommender 20 with ratings, 15 with events."""
 
     seed: int = Field(default=0, ge=0, lt=2**31)
     """Seed of the split and of the learner."""
 
     params: Params = Field(default_factory=dict)
-    """XGBoost parameters, passed through."""
+    """Settings of the learner: XGBoost's parameters, passed through; factors, regularization, ... of a recommender."""
 
     eval: Locations = ()
     """What to evaluate on after every round; of the same format as data."""
@@ -164,11 +200,21 @@ class RunConfig(BaseModel):
     eval_fraction: float | None = Field(default=None, gt=0, lt=1)
     """Share of the rows set aside for evaluation, by row position: the same rows whatever the workers."""
 
+    eval_by: Literal["random", "time"] = "random"
+    """Which share of the events eval_fraction sets aside: drawn by seed, or the last by time. Recommenders only."""
+
+    eval_last: int | None = Field(default=None, ge=1)
+    """Set aside the last so many events of each user, by time. Recommenders only."""
+
+    eval_at: Cutoffs = (10,)
+    """Lengths of the lists that recall, NDCG and MAP are taken of, the first for early stopping. Recommenders only."""
+
     early_stop: int | None = Field(default=None, ge=1)
-    """Stop when the last evaluation metric has not improved for this many rounds; keep the best round."""
+    """Stop when the last evaluation metric (of recommenders: the RMSE, of events the NDCG) has not improved for this
+    many rounds; keep the best round."""
 
     continue_from: str | None = None
-    """A finished run to go on from: its trees, its cuts, its categories."""
+    """A finished run to go on from: its trees, its cuts, its categories; its factors."""
 
     workers: Workers = "auto"
     """0 trains in this process; N on N Ray workers; {min: 2, max: 8} on as many as there is room for; auto decides."""
@@ -214,14 +260,14 @@ class RunConfig(BaseModel):
             raise ValueError(
                 "data holds a password: name a variable instead, as in postgresql://user:${DB_PASSWORD}@host"
             )
-        if self.eval and self.eval_fraction is not None:
-            raise ValueError("eval and eval_fraction exclude each other: give one of them")
-        if self.early_stop is not None and not self.eval and self.eval_fraction is None:
-            raise ValueError("early_stop needs an evaluation set: add eval_fraction (0.2, say) or eval")
-        roles = [column for column in (self.label, self.group, self.weight) if column is not None]
-        if len(set(roles)) < len(roles):
-            raise ValueError("label, group and weight must be three different columns: name another")
+        check_evaluation(self)
+        check_model(self)
         return self
+
+    @property
+    def kind(self) -> Literal["explicit", "implicit"]:
+        """What a recommender learns from: ratings or events."""
+        return "implicit" if self.rating is None else "explicit"
 
 
 def make_config(values: Mapping[str, Any], *, origin: str = "the command line") -> RunConfig:
@@ -241,14 +287,14 @@ def _explain(error: ValidationError, origin: str) -> ConfigError:
     problems = error.errors()
     # A misspelt key leaves the right one missing: tell the first.
     first = next((problem for problem in problems if problem["type"] == "extra_forbidden"), problems[0])
-    location = _keys(first["loc"])
+    location = [first["ctx"]["key"]] if first["type"] == MISSING else _keys(first["loc"])
     place = ".".join(location)
     if first["type"] == "extra_forbidden":
         model = _MODELS.get(location[0], RunConfig) if len(location) > 1 else RunConfig
         hint = nearest(location[-1], model.model_fields)
         known = ", ".join(model.model_fields)
         return ConfigError(f'Unknown key "{place}" in {origin}.{hint}', fix=f"Known keys: {known}.")
-    if first["type"] == "missing":
+    if first["type"] in ("missing", MISSING):
         return ConfigError(f'"{place}" is missing in {origin}.', fix=_HOW_TO_GIVE.get(place, f"Add {place}: ..."))
     message = first["msg"].removeprefix("Value error, ")
     if not place:
@@ -267,10 +313,12 @@ def _keys(location: tuple[int | str, ...]) -> list[str]:
 
 
 _MODELS: dict[str, type[BaseModel]] = {"storage": StorageConfig, "workers": WorkerRange}
-_FLAGS = {"heartbeat_s": "--heartbeat", "wait_s": "--wait"}
+_FLAGS = {"heartbeat_s": "--heartbeat", "wait_s": "--wait", "event_weights": "--event-weight"}
 _HOW_TO_GIVE = {
     "data": "Give it as the first argument, or as data: DIR in the run file.",
     "label": "Add --label COLUMN, or label: COLUMN in the run file.",
+    "user": "Add --user COLUMN, or user: COLUMN in the run file.",
+    "item": "Add --item COLUMN, or item: COLUMN in the run file.",
     "workers.min": "Give both ends: workers: {min: 2, max: 8}.",
     "workers.max": "Give both ends: workers: {min: 2, max: 8}.",
 }

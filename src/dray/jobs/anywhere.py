@@ -9,10 +9,10 @@ from dray.clusters.words import understand
 from dray.config.run_file import RunConfig
 from dray.storage import StorageOptions
 from dray.telemetry.events import Sink
-from dray.training.result import TrainResult
+from dray.training.outcome import Result
 
 
-def train(config: RunConfig, sinks: Sequence[Sink] = ()) -> TrainResult:
+def train(config: RunConfig, sinks: Sequence[Sink] = ()) -> Result:
     """Train as the configuration says."""
     if not understand(config.cluster).elsewhere:
         from dray.training.train import train as train_here
@@ -26,7 +26,7 @@ def train(config: RunConfig, sinks: Sequence[Sink] = ()) -> TrainResult:
         return train_at(place, config, sinks)
 
 
-def resume(run: str, storage: StorageOptions, overrides: Mapping[str, Any], sinks: Sequence[Sink] = ()) -> TrainResult:
+def resume(run: str, storage: StorageOptions, overrides: Mapping[str, Any], sinks: Sequence[Sink] = ()) -> Result:
     """Go on with a run; `overrides` may name another cluster than it had."""
     cluster = overrides.get("cluster")
     if cluster is None or not understand(cluster).elsewhere:

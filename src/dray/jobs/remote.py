@@ -14,14 +14,13 @@ from dray.jobs.marks import Part
 from dray.jobs.relay import Relay
 from dray.jobs.shared import find_head
 from dray.jobs.task import Options, Task, resuming, training, versions
-from dray.learners.xgboost_params import asked_objective, bins_of, check_params
 from dray.storage import StorageOptions
 from dray.telemetry.events import Sink
-from dray.telemetry.run_files import RunFiles
-from dray.training.result import Identity, Seconds, ThreadProof, TrainResult
+from dray.training.checks import check_learner
+from dray.training.outcome import Result, result_of
 
 
-def train_at(place: Endpoint, config: RunConfig, sinks: Sequence[Sink] = ()) -> TrainResult:
+def train_at(place: Endpoint, config: RunConfig, sinks: Sequence[Sink] = ()) -> Result:
     """Train at an endpoint (`endpoint.open_endpoint`) and return the result, with the model.
 
     An interruption stops the job; a process that is killed does not, and `dray job logs ID --follow` shows the rest.
@@ -34,7 +33,7 @@ def train_at(place: Endpoint, config: RunConfig, sinks: Sequence[Sink] = ()) -> 
 
 def resume_at(
     place: Endpoint, run: str, storage: StorageOptions, overrides: Mapping[str, Any], sinks: Sequence[Sink] = ()
-) -> TrainResult:
+) -> Result:
     """Go on with a run, as `training.resume.resume` does, at an endpoint; the run's directory is seen by both."""
     task = resuming(run, storage, overrides, find_head(place.name, place.session))
     outcome = follow_run(Jobs(place), task, Options(), new_job_id(), sinks)
@@ -43,9 +42,7 @@ def resume_at(
 
 def training_task(config: RunConfig, endpoint: Endpoint, name: str = "dray train") -> Task:
     """Return the task, after all that can be wrong with it was looked at here."""
-    check_params(config.params)
-    asked_objective(config.objective, config.params)
-    bins_of(config.params)
+    check_learner(config)
     return training(config, find_head(endpoint.name, endpoint.session), name)
 
 
@@ -87,25 +84,7 @@ def differing(here: Mapping[str, str], there: Mapping[str, str]) -> str:
     return f"The cluster has {', '.join(found)}." if found else ""
 
 
-def result_of(document: Mapping[str, Any], storage: StorageOptions) -> TrainResult:
-    """Return the result that a job told, with the model from its run directory."""
-    return TrainResult(
-        **dict(document)
-        | {
-            "seconds": Seconds(**document["seconds"]),
-            "threads": tuple(ThreadProof(**proof) for proof in document["threads"]),
-            "identity": Identity(**document["identity"]),
-            "warnings": tuple(document["warnings"]),
-            "content": RunFiles(document["directory"], storage).read_bytes(_name(document["model"])),
-        }
-    )
-
-
 def to_stderr(line: str) -> None:
     # Looked up at every line: the live view puts its own stream there, which prints above the view.
     sys.stderr.write(f"{line}\n")
     sys.stderr.flush()
-
-
-def _name(location: str) -> str:
-    return location.rpartition("/")[2]

@@ -6,8 +6,9 @@ import json
 import os
 import platform
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -70,8 +71,12 @@ class Task:
 
 
 def versions() -> dict[str, str]:
-    """Return what is compared with the cluster's."""
-    return {name: version(name) for name in ("dray", "ray", "xgboost")} | {"python": platform.python_version()}
+    """Return what is compared with the cluster's, as far as it is installed here."""
+    found = {"python": platform.python_version()}
+    for name in ("dray", "ray", "xgboost", "numba"):
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
 
 
 def training(config: RunConfig, head: Head, name: str = "dray train") -> Task:

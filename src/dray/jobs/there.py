@@ -22,7 +22,7 @@ from dray.jobs.marks import mark
 from dray.telemetry.events import Event, Sample
 
 if TYPE_CHECKING:
-    from dray.training.result import TrainResult
+    from dray.training.outcome import Result
 
 ROUNDS_EVERY_S = 0.25
 PROGRESS_EVERY_S = 1.0
@@ -95,7 +95,7 @@ class Lines:
         say({"events": events} | ({"samples": [asdict(sample) for sample in samples]} if samples else {}))
 
 
-def _run(job: dict[str, Any]) -> TrainResult:
+def _run(job: dict[str, Any]) -> Result:
     from dray.learners.xgboost_loading import load_lean
 
     load_lean()
@@ -104,7 +104,7 @@ def _run(job: dict[str, Any]) -> TrainResult:
     from dray.training.resume import resume
     from dray.training.train import train, versions
 
-    say({"versions": versions()})
+    say({"versions": versions((job.get("config") or {}).get("model", "xgboost"))})
     if "resume" in job:
         return resume(job["resume"], StorageOptions(**job["storage"]), job["overrides"], sinks=[Lines()])
     config = make_config(job["config"], origin="the job")

@@ -1,7 +1,7 @@
 """What a run needs to go on after its driver died: the model so far and the rounds that made it.
 
-    checkpoints/round-000050.ubj   the model
-    checkpoints/latest.json        which model counts, its digest, and the rounds' history
+    checkpoints/round-000050.model   the model, as its learner writes it
+    checkpoints/latest.json          which model counts, its digest, and the rounds' history
 
 The model comes first, latest.json second, and only then do older models go: whenever the process is killed or the
 disk is full, latest.json names a model that is whole.
@@ -32,7 +32,7 @@ class Checkpoint:
     round: int
     """How many rounds were done."""
     model: bytes
-    """The model in XGBoost's own format."""
+    """As its learner writes it."""
     rounds: tuple[dict[str, Any], ...]
     """One {round, seconds, metrics} for each round, as in the events."""
 
@@ -53,9 +53,9 @@ class Checkpoints:
             self._remove_others()  # what a killed process or a failed try left takes up room
         self._settled = False
         digest = hashlib.sha256(checkpoint.model).hexdigest()
-        file = f"round-{checkpoint.round:06d}.ubj"
+        file = f"round-{checkpoint.round:06d}.model"
         if file == self._in_use:  # never overwrite the model that counts with another one
-            file = f"round-{checkpoint.round:06d}-{digest[:8]}.ubj"
+            file = f"round-{checkpoint.round:06d}-{digest[:8]}.model"
         document = {
             "round": checkpoint.round,
             "file": file,

@@ -15,6 +15,15 @@ def rate(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
+def brief(value: float) -> str:
+    """Return 812, 8.1k, 812k or 8.1M: two or three digits."""
+    for unit in ("", "k", "M"):
+        if value < 999.5:
+            return f"{value:.1f}{unit}" if unit and value < 10 else f"{value:.0f}{unit}"
+        value /= 1000
+    return f"{value:.1f}G"
+
+
 def size(value: float) -> str:
     """Return bytes in the unit that leaves one to three digits before the point."""
     for unit in ("B", "kB", "MB", "GB"):

@@ -7,51 +7,18 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
+from dray.telemetry.epochs import round_word
 from dray.telemetry.events import DRIVER, Event, Sample
+from dray.telemetry.worker_view import WorkerView
 
 PHASES = ("prepare", "start", "load", "train", "save")
 RECOVER = "recover"
 """Between the loss of a worker and the next round; takes the place of "train" meanwhile."""
-State = Literal["", "starting", "reloading", "reloaded", "joined", "leaving", "lost"]
-_HIGHER_IS_BETTER = ("auc", "aucpr", "map", "ndcg", "pre", "accuracy", "r2", "gini")
+_HIGHER_IS_BETTER = ("auc", "aucpr", "map", "ndcg", "pre", "accuracy", "r2", "gini", "recall", "coverage")
 _RECENT_ROUNDS = 30
 _STALE_S = 5.0
-
-
-@dataclass(slots=True)
-class WorkerView:
-    """What is known of one worker."""
-
-    worker: int
-    host: str = ""
-    pid: int | None = None
-    threads: int | None = None
-    rows: int = 0
-    """Read so far, of all its parts."""
-    total_rows: int | None = None
-    loaded_rows: int = 0
-    """Of the parts that are ready to train on."""
-    loaded: bool = False
-    cores: float | None = None
-    memory_bytes: int | None = None
-    ok: bool = True
-    state: State = ""
-    """What is out of the ordinary; nothing while it loads and trains from the start."""
-    reload_rows: int = 0
-    """Rows that it was last asked to load anew, of `reload_parts` parts that are not ready yet."""
-    reload_parts: int = 0
-    kept_rows: int = 0
-    """Those that it held when it was asked."""
-    sampled: float | None = None
-
-    @property
-    def reloaded(self) -> float:
-        """The share of what it was asked to load anew that is there."""
-        if self.loaded or not self.reload_rows:
-            return 1.0
-        return max(0.0, min(1.0, (self.rows - self.kept_rows) / self.reload_rows))
 
 
 @dataclass(slots=True)
@@ -96,6 +63,10 @@ class Progress:
 
     run: str = ""
     directory: str = ""
+    word: str = "round"
+    """What a round is called: an epoch when a recommender is trained."""
+    rows_are: str = "rows"
+    """What a recommender is trained on: ratings, or pairs that events came to."""
     started: float | None = None
     ended: float | None = None
     phase: str | None = None
@@ -109,6 +80,12 @@ class Progress:
     round: int = 0
     rounds: int | None = None
     round_seconds: list[float] = field(default_factory=list)
+    epoch: dict[str, Any] = field(default_factory=dict)
+    """What the last epoch told; empty for trees."""
+    events: dict[str, Any] = field(default_factory=dict)
+    """What a recommender's rows came to."""
+    diverged: list[dict[str, Any]] = field(default_factory=list)
+    """Epochs that had to be done again with a smaller step."""
     metrics: dict[str, float] = field(default_factory=dict)
     history: dict[str, dict[int, float]] = field(default_factory=dict)
     """Each metric by round."""
@@ -148,11 +125,11 @@ class Progress:
         if self.phase == RECOVER and self.reloading_rows[1]:
             return self._paced(*self.reloading_rows, "rows", now)
         if self.phase == RECOVER and self.rounds:
-            return Bar(self.round, self.rounds, "rounds", None)
+            return Bar(self.round, self.rounds, f"{self.word}s", None)
         if self.phase == "train" and self.rounds:
             recent = self.round_seconds
             eta = (self.rounds - self.round) * sum(recent) / len(recent) if recent else None
-            return Bar(self.round, self.rounds, "rounds", eta)
+            return Bar(self.round, self.rounds, f"{self.word}s", eta)
         if self.phase == "load" and self.loading_rows[1]:
             return self._paced(*self.loading_rows, "rows", now)
         if self.counter is not None:
@@ -191,6 +168,11 @@ class Progress:
         first = min((next(iter(values)) for values in self.history.values() if values), default=1)
         return not self.resumed_after or first <= self.resumed_after
 
+    @property
+    def alone(self) -> bool:
+        """Whether it is known that there are no workers beside this process."""
+        return self.decided.get("workers") == 0
+
     def elapsed(self, now: float) -> float:
         return 0.0 if self.started is None else (self.ended or now) - self.started
 
@@ -215,7 +197,11 @@ class Progress:
     def _on_run_started(self, time: float, data: dict[str, Any]) -> None:
         self.started = time
         self.run, self.directory = str(data.get("run") or ""), str(data.get("directory") or "")
-        self.rounds = (data.get("config") or {}).get("rounds", self.rounds)
+        config = data.get("config") or {}
+        self.rounds = config.get("rounds", self.rounds)
+        self.word = round_word(config.get("model"))
+        if self.word == "epoch":
+            self.rows_are = "pairs" if config.get("rating") is None else "ratings"
 
     def _on_resumed(self, _time: float, data: dict[str, Any]) -> None:
         self.round = self.resumed_after = data["round"]
@@ -326,8 +312,23 @@ class Progress:
         self.round, self.rounds, self.waiting = data["round"], data.get("rounds"), ""
         if data.get("seconds") is not None:
             self.round_seconds = [*self.round_seconds[1 - _RECENT_ROUNDS :], data["seconds"]]
-        self.metrics = data.get("metrics") or {}
+        # JSON has no NaN: a metric without a value comes from a job as null.
+        self.metrics = {name: value for name, value in (data.get("metrics") or {}).items() if value is not None}
         self._keep(self.round, self.metrics)
+        if self.word == "epoch":
+            self.epoch = data
+            self._keep_rates(data.get("workers") or [])
+
+    def _keep_rates(self, told: list[dict[str, Any]]) -> None:
+        rates = {entry["worker"]: entry.get("rows_per_second") for entry in told}
+        for worker in self.workers.values():
+            worker.rows_per_second = rates.get(worker.worker)
+
+    def _on_events(self, _time: float, data: dict[str, Any]) -> None:
+        self.events = data
+
+    def _on_diverged(self, _time: float, data: dict[str, Any]) -> None:
+        self.diverged.append(data)
 
     def _keep(self, round_: int, metrics: dict[str, float]) -> None:
         for name, value in metrics.items():

@@ -348,9 +348,11 @@ def open_resumable(location: str, options: StorageOptions = DEFAULT) -> RunDirec
     """Return the run at `location` for reading, if it is one to go on with: neither finished nor still alive."""
     directory = open_run(location, options)
     if directory.document["status"] == "finished":
+        recommender = (directory.document.get("config") or {}).get("model") == "factorization"
+        use = f"Use it (dray {'recommend' if recommender else 'predict'} {location} ...)"
         raise ModelError(
             f"The run {location} is finished: there is nothing to resume.",
-            fix=f"Predict with it (dray predict {location} ...), or add rounds with --continue-from {location}.",
+            fix=f"{use}, or train further with --continue-from {location}.",
         )
     if is_alive(directory):
         process = directory.document["process"]

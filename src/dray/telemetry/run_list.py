@@ -25,9 +25,12 @@ class RunSummary:
     """running, finished, failed, stopped (before its end, on purpose), lost (its process is gone) or broken (its
     description cannot be read)."""
     started: str | None = None
+    model: str | None = None
+    """xgboost or factorization."""
     rows: int | None = None
     workers: int | None = None
     rounds: int | None = None
+    """Of a recommender: epochs."""
     metrics: dict[str, float] | None = None
     seconds: float | None = None
     problem: str | None = None
@@ -72,6 +75,7 @@ def _summary(location: str, options: StorageOptions) -> RunSummary:
         directory=location,
         status="lost" if lost else str(document["status"]),
         started=document.get("started"),
+        model=result.get("learner") or _dict(document.get("config")).get("model"),
         rows=result.get("rows"),
         workers=result.get("workers"),
         rounds=result.get("rounds"),

@@ -81,6 +81,7 @@ def agreed_bins(params: Mapping[str, Any], previous: Previous | None) -> int:
 
 def assign_roles(config: RunConfig, schema: pa.Schema, previous: Previous | None) -> Roles:
     """Give every column its role, or say which is missing."""
+    assert config.label is not None  # a run file of this model has one
     label = Column(config.label, kind_of(config.label, require_column(schema, config.label, role="--label")))
     for name, role in ((config.weight, "--weight"), (config.group, "--group")):
         if name is not None:

@@ -5,18 +5,29 @@ from __future__ import annotations
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import Protocol
 
 from dray.config.run_file import RunConfig
 from dray.errors import DrayError, StorageError
 from dray.learners.xgboost import START, Standing
 from dray.storage import StorageOptions
 from dray.telemetry.checkpoints import Checkpoints
+from dray.telemetry.epochs import round_word
 from dray.telemetry.events import Event, Sample, Sink, Telemetry
 from dray.telemetry.run_directory import RunDirectory
 from dray.training.keeper import Keeper
-from dray.training.result import TrainResult
-from dray.training.ringmaster import RunStopped
+from dray.training.outcome import Result
 from dray.training.steps import Training
+from dray.training.stopped import RunStopped
+
+
+class Trainable(Protocol):
+    """The steps of a run, of either model. Made for one call of `run`."""
+
+    begun: bool
+    """Rounds are being trained: what comes of them is worth keeping."""
+
+    def run(self) -> Result: ...
 
 
 def conduct(
@@ -27,14 +38,14 @@ def conduct(
     *,
     standing: Standing = START,
     resumed: Sequence[str] | None = None,
-) -> TrainResult:
+) -> Result:
     """Train from `standing` on; `resumed` are warnings about a run that was begun before, None for a new one."""
     warnings = _Warnings()
     telemetry = Telemetry([directory, warnings, *sinks])
     directory.on_problem = lambda what, fix: telemetry.emit("warning", message=what, fix=fix)
     checkpoints = Checkpoints(directory)
     keeper = Keeper(checkpoints, telemetry, standing)
-    training = Training(config, storage, directory, telemetry, keeper, warnings.messages)
+    training = _steps(config, storage, directory, telemetry, keeper, warnings.messages)
     try:
         telemetry.emit("run_started", run=directory.run, directory=directory.location, config=config.model_dump())
         if resumed is not None:
@@ -48,7 +59,8 @@ def conduct(
         telemetry.emit("run_finished", result=result.to_json())
     except BaseException as error:
         keeper.close(write=training.begun)
-        _end_badly(error, directory, telemetry, keep=keeper.written > 0 or resumed is not None)
+        word = round_word(config.model)
+        _end_badly(error, directory, telemetry, word, keep=keeper.written > 0 or resumed is not None)
         raise
     with suppress(StorageError):  # they only take up room
         checkpoints.clear()
@@ -56,12 +68,27 @@ def conduct(
     return result
 
 
-def _end_badly(error: BaseException, directory: RunDirectory, telemetry: Telemetry, *, keep: bool) -> None:
+def _steps(
+    config: RunConfig,
+    storage: StorageOptions,
+    directory: RunDirectory,
+    telemetry: Telemetry,
+    keeper: Keeper,
+    warnings: list[str],
+) -> Trainable:
+    if config.model == "factorization":
+        from dray.training.factorization.steps import FactorTraining
+
+        return FactorTraining(config, storage, directory, telemetry, keeper, warnings)
+    return Training(config, storage, directory, telemetry, keeper, warnings)
+
+
+def _end_badly(error: BaseException, directory: RunDirectory, telemetry: Telemetry, word: str, *, keep: bool) -> None:
     """A mistake leaves nothing behind; a failure leaves what explains it, and a run that can be resumed."""
     if isinstance(error, DrayError):
         what, fix = error.what, error.fix
     elif isinstance(error, KeyboardInterrupt | SystemExit):
-        what, fix = "The run was interrupted.", "dray resume goes on from the last complete round." if keep else ""
+        what, fix = "The run was interrupted.", f"dray resume goes on from the last complete {word}." if keep else ""
     else:
         what, fix = f"{type(error).__name__}: {error}".rstrip(": "), ""
     stopped = isinstance(error, RunStopped | KeyboardInterrupt | SystemExit)

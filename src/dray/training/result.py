@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -46,20 +47,19 @@ class Identity:
     why: str
 
 
-@dataclass(frozen=True)
-class TrainResult:
-    """A finished run; `booster` is the native model."""
+@dataclass(frozen=True, kw_only=True)
+class RunResult:
+    """What every finished run has, whatever its model."""
 
     run: str
     directory: str
     model: str
-    """Location of model.ubj."""
+    """Location of the model."""
     model_digest: str
     learner: str
     objective: str
     rows: int
     eval_rows: int
-    features: int
     workers: int
     rounds: int
     best_round: int
@@ -74,6 +74,33 @@ class TrainResult:
     """Rows that had to be loaded again, or were handed over, after all had been loaded once."""
     identity: Identity
     warnings: tuple[str, ...]
+
+    def to_json(self) -> dict[str, Any]:
+        """Return all but what only this process has: those fields have `repr=False`."""
+        document = {item.name: getattr(self, item.name) for item in fields(self) if item.repr}
+        return document | {
+            "seconds": {name: round(value, 3) for name, value in asdict(self.seconds).items()},
+            "threads": [asdict(proof) for proof in self.threads],
+            "identity": asdict(self.identity),
+            "warnings": list(self.warnings),
+        }
+
+
+def typed(document: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a result from what `to_json` made of it."""
+    return dict(document) | {
+        "seconds": Seconds(**document["seconds"]),
+        "threads": tuple(ThreadProof(**proof) for proof in document["threads"]),
+        "identity": Identity(**document["identity"]),
+        "warnings": tuple(document["warnings"]),
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainResult(RunResult):
+    """A finished run of trees; `booster` is the native model, `model` the location of model.ubj."""
+
+    features: int
     content: bytes = field(repr=False)
 
     @cached_property
@@ -83,12 +110,3 @@ class TrainResult:
     @property
     def booster(self) -> xgboost.Booster:
         return self.loaded.booster
-
-    def to_json(self) -> dict[str, Any]:
-        document = {name: value for name, value in self.__dict__.items() if name not in ("content", "loaded")}
-        return document | {
-            "seconds": {name: round(value, 3) for name, value in asdict(self.seconds).items()},
-            "threads": [asdict(proof) for proof in self.threads],
-            "identity": asdict(self.identity),
-            "warnings": list(self.warnings),
-        }

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dray.config.run_file import RunConfig, make_config
+from dray.config.run_file import ModelName, RunConfig, make_config
 from dray.data.parquet import open_dataset
 from dray.errors import ModelError
 from dray.ingesting.cache import as_parquet
+from dray.learners.factorization.settings import require_numba
 from dray.mapping.engine import silence
 from dray.storage import StorageOptions
 from dray.telemetry.checkpoints import Checkpoints
@@ -16,14 +17,12 @@ from dray.telemetry.events import Sink
 from dray.telemetry.run_directory import RunDirectory, open_resumable
 from dray.training.conduct import conduct
 from dray.training.keeper import as_standing
-from dray.training.result import TrainResult
+from dray.training.outcome import Result
 from dray.training.steps import DATA, describe_data, reading
-from dray.training.train import versions
+from dray.training.train import LEARNERS, versions
 
 
-def resume(
-    location: str, storage: StorageOptions, overrides: Mapping[str, Any], sinks: Sequence[Sink] = ()
-) -> TrainResult:
+def resume(location: str, storage: StorageOptions, overrides: Mapping[str, Any], sinks: Sequence[Sink] = ()) -> Result:
     """Go on from the last checkpoint of a run, or from its beginning when there is none.
 
     `overrides` are keys of the run file that do not change the model: workers, threads, cluster, on_failure.
@@ -31,10 +30,12 @@ def resume(
     run = open_resumable(location, storage)
     checkpoint = Checkpoints(run).read()
     config = _config(run, storage, overrides)
+    if config.model == "factorization":
+        require_numba()
     data_storage = StorageOptions(**config.storage.model_dump())
     _refuse_changed_data(run, config, data_storage)  # before the run is touched
     directory = RunDirectory.reopen(location, storage, checkpoint)
-    warnings = _changed_versions(run.document.get("versions") or {})
+    warnings = _changed_versions(run.document.get("versions") or {}, config.model)
     return conduct(config, data_storage, directory, sinks, standing=as_standing(checkpoint), resumed=warnings)
 
 
@@ -77,10 +78,10 @@ def _refuse_changed_data(run: RunDirectory, config: RunConfig, storage: StorageO
                 )
 
 
-def _changed_versions(before: Mapping[str, str]) -> list[str]:
-    now = versions()
+def _changed_versions(before: Mapping[str, str], model: ModelName) -> list[str]:
+    now = versions(model)
     return [
         f"{name} was {before[name]} when the run began and is {now[name]} now: the model may differ."
-        for name in ("dray", "xgboost", "numpy")
+        for name in ("dray", LEARNERS[model], "numpy")
         if name in before and before[name] != now[name]
     ]

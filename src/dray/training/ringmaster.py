@@ -19,6 +19,7 @@ from dray.learners.xgboost_ring import Tracker
 from dray.telemetry.events import Telemetry
 from dray.training.dealt import Dealt
 from dray.training.keeper import Keeper
+from dray.training.stopped import RunStopped
 from dray.workers.crew import Crew, refuse_mistakes
 from dray.workers.group import Done, Lost, Raised
 from dray.workers.policy import Go, Holdings, Part, Restart, Situation, Stop, Wait, decide, is_whole
@@ -26,10 +27,6 @@ from dray.workers.worker import Ended, LoadReport
 
 LONGEST_GOODBYE_S = 30.0
 """How long Ctrl-C waits for the end of a round at most."""
-
-
-class RunStopped(WorkerError):  # noqa: N818  (not a failure: an end in order)
-    """The run ended before its time, with a checkpoint to go on from."""
 
 
 @dataclass

@@ -111,7 +111,7 @@ class Training:
                     len(train_data.row_groups),
                     cells,
                     self.telemetry,
-                    terms=_terms(config),
+                    terms=terms_of(config),
                     on_copy=self.keeper.offer,
                     rounds_told=len(self.keeper.latest.rounds),
                 )
@@ -330,7 +330,8 @@ def reading(config: RunConfig) -> Reading:
     return Reading(config.format, config.read, config.cache)
 
 
-def _terms(config: RunConfig) -> Terms:
+def terms_of(config: RunConfig) -> Terms:
+    """Return what holds when a worker is lost."""
     return Terms(
         level=config.on_failure,
         failures=config.max_failures,

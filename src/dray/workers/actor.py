@@ -12,24 +12,28 @@ import ray
 
 from dray.learners.xgboost_loading import load_lean
 from dray.threads.apply import set_environment
+from dray.workers.roles import Role, make_worker
 
 if TYPE_CHECKING:
-    from dray.workers.worker import Status
+    from dray.workers.status import Status
 
 
 @ray.remote(max_restarts=0, concurrency_groups={"watch": 1, "beside": 1})
 class WorkerActor:
     """A worker that answers in the middle of a round, in a thread of its own, and loads rows meanwhile in another."""
 
-    def __init__(self, number: int, threads: int) -> None:
+    def __init__(self, role: Role, number: int, threads: int) -> None:
         set_environment(threads)
         load_lean()
-        from dray.workers.worker import Worker
-
-        self._worker = Worker(number, threads)
+        self._worker = make_worker(role, number, threads)
 
     def call(self, method: str, *arguments: Any) -> Any:
         return getattr(self._worker, method)(*arguments)
+
+    def call_keeping(self, method: str, *arguments: Any) -> Any:
+        """As `call`, for a method that returns a tuple: Ray takes one of one value for a value."""
+        value = getattr(self._worker, method)(*arguments)
+        return value if len(value) > 1 else value[0]
 
     @ray.method(concurrency_group="watch")  # type: ignore[untyped-decorator]
     def ask(self, method: str, *arguments: Any) -> Any:

@@ -7,17 +7,26 @@ import os
 import signal
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
 from dray.learners.xgboost import Standing
-from dray.workers.group import Done, Happening, Member, Raised, Ready
+from dray.workers.group import Done, Happening, InputGone, Kept, Member, Raised, Ready
+from dray.workers.roles import Role, RoleWorker, make_worker
+from dray.workers.status import Stopped
 from dray.workers.watch import Watch
-from dray.workers.worker import Stopped, Worker
 
 TICK_S = 0.25
+_NOTHING_YET = object()
+
+
+class _Later:
+    """What a call will have made when it has run."""
+
+    def __init__(self) -> None:
+        self.value: Any = _NOTHING_YET
 
 
 class Alone:
@@ -29,12 +38,14 @@ class Alone:
 
     ring_host = "127.0.0.1"
 
-    def __init__(self, threads: int, watch: Watch, *, on_copy: Callable[[Standing], None]) -> None:
-        self._worker = Worker(0, threads)
+    def __init__(
+        self, threads: int, watch: Watch, *, on_copy: Callable[[Standing], None], role: Role = "boosting"
+    ) -> None:
+        self._worker = make_worker(role, 0, threads)
         self._watch = watch
         self._on_copy = on_copy
         self._copied_round = 0
-        self._waiting: list[Happening | tuple[int, str, tuple[Any, ...]]] = []
+        self._waiting: list[Happening | tuple[int, str, tuple[Any, ...], list[_Later] | None]] = []
         self._member = Member(0, socket.gethostname(), os.getpid(), threads)
         self._numbers = itertools.count()
 
@@ -49,8 +60,16 @@ class Alone:
 
     def call(self, worker: int, method: str, *arguments: Any, beside: bool = False) -> int:  # noqa: ARG002
         number = next(self._numbers)
-        self._waiting.append((number, method, arguments))
+        self._waiting.append((number, method, arguments, None))
         return number
+
+    def call_keeping(self, worker: int, keeps: int, method: str, *arguments: Any) -> tuple[int, list[Kept]]:  # noqa: ARG002
+        number, kept = next(self._numbers), [_Later() for _ in range(keeps)]
+        self._waiting.append((number, method, arguments, kept))
+        return number, list(kept)
+
+    def fetch(self, kept: Sequence[Kept]) -> list[Any]:
+        return [_value_of(one) for one in kept]
 
     def tell(self, worker: int, method: str, *arguments: Any) -> None:  # noqa: ARG002
         getattr(self._worker, method)(*arguments)
@@ -64,10 +83,15 @@ class Alone:
         first = self._waiting.pop(0)
         if not isinstance(first, tuple):
             return [first]
-        number, method, arguments = first
+        number, method, arguments, kept = first
         with self._watched(), _signals_stop(self._worker):
             try:
-                return [Done(0, number, getattr(self._worker, method)(*arguments))]
+                value = getattr(self._worker, method)(*(_value_of(argument) for argument in arguments))
+                if kept is not None:
+                    value, *others = value
+                    for later, other in zip(kept, others, strict=True):
+                        later.value = other
+                return [Done(0, number, value)]
             except Stopped:
                 raise
             except Exception as error:
@@ -104,8 +128,16 @@ class Alone:
             self._on_copy(copy)
 
 
+def _value_of(argument: Any) -> Any:
+    if not isinstance(argument, _Later):
+        return argument
+    if argument.value is _NOTHING_YET:
+        raise InputGone("A call that was to come first has failed.", fix="")
+    return argument.value
+
+
 @contextmanager
-def _signals_stop(worker: Worker) -> Iterator[None]:
+def _signals_stop(worker: RoleWorker) -> Iterator[None]:
     """Let Ctrl-C and SIGTERM stop the worker between two batches or rounds, then do what they would have done.
 
     Raised at once, they could hit a callback of the native library, which cannot pass them on. A second signal does

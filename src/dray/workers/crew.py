@@ -18,6 +18,7 @@ from dray.threads.decide import threads_in_process
 from dray.threads.limits import cpus_of_this_process
 from dray.workers.group import Done, Group, Happening, Lost, Member, Raised, Ready
 from dray.workers.policy import Limits, to_start
+from dray.workers.roles import Role
 from dray.workers.watch import Watch
 
 if TYPE_CHECKING:
@@ -305,6 +306,7 @@ def started_crew(
     terms: Terms | None = None,
     on_copy: Callable[[Standing], None] | None = None,
     rounds_told: int = 0,
+    role: Role = "boosting",
 ) -> Iterator[Crew]:
     """Start the workers; end them, and the cluster if it was started here, when the block is left."""
     terms, on_copy = terms or Terms(), on_copy or _ignore
@@ -314,7 +316,7 @@ def started_crew(
         *_, reason = choose_workers(asked, cluster, [], row_groups, cells)
         decided = threads_in_process(cpus_of_this_process(), threads)
         watch = Watch(telemetry, shared=True, rounds_told=rounds_told)
-        alone = Alone(decided, watch, on_copy=on_copy)
+        alone = Alone(decided, watch, on_copy=on_copy, role=role)
         reasons: tuple[str, ...] = (f"workers: this process ({reason})", f"threads: {decided}")
         crew = Crew(
             alone,
@@ -346,7 +348,7 @@ def started_crew(
         if isinstance(connected, JoinedCluster) and not isinstance(asked, int):
             connected.decide(high, threads, may_grow=isinstance(asked, WorkerRange))
         watch = Watch(telemetry, shared=False, rounds_told=rounds_told)
-        group = RayGroup(connected, watch, heartbeat_s=terms.heartbeat_s, on_copy=on_copy)
+        group = RayGroup(connected, watch, heartbeat_s=terms.heartbeat_s, on_copy=on_copy, role=role)
         try:
             # More may come later, so what is there is enough to begin with.
             patience_s = SOON_S if isinstance(asked, WorkerRange) else PLACE_TIMEOUT_S

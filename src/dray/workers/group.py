@@ -6,8 +6,11 @@ comes back is a `Happening`, so that one thread can follow many workers.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
+
+from dray.errors import WorkerError
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,14 @@ class Lost:
 Happening = Ready | Done | Raised | Lost
 
 
+class InputGone(WorkerError):  # noqa: N818  (of the input, not of whoever was to get it)
+    """What a call was to be given went with whoever had it: the one who was called is not to blame."""
+
+
+class Kept(Protocol):
+    """A result that stays where it was made until somebody is given it as an argument, or `fetch` gets it."""
+
+
 class Group(Protocol):
     """Workers by number. One thread uses it; the caller owns and closes it."""
 
@@ -82,6 +93,18 @@ class Group(Protocol):
 
         Calls of a worker run in order; one that is made `beside` the others runs while they do.
         """
+        ...
+
+    def call_keeping(self, worker: int, keeps: int, method: str, *arguments: Any) -> tuple[int, list[Kept]]:
+        """Call a method that returns a tuple: a value, which `Done` will bring, and `keeps` more, which stay there.
+
+        What is kept may be passed on at once, before it has been made, as an argument of its own: who gets it waits
+        for it. If it never comes, or is lost, that call raises `InputGone`.
+        """
+        ...
+
+    def fetch(self, kept: Sequence[Kept]) -> list[Any]:
+        """Return what was kept, or shared, or raise `InputGone`. Any thread may call it."""
         ...
 
     def tell(self, worker: int, method: str, *arguments: Any) -> None:

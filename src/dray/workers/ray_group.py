@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,14 +21,18 @@ from dray.cluster.placement import PLACE_TIMEOUT_S, Places
 from dray.errors import DrayError, WorkerError
 from dray.learners.xgboost import Standing
 from dray.workers.actor import WorkerActor
-from dray.workers.group import Done, Happening, Lost, Member, Raised, Ready
+from dray.workers.group import Done, Happening, InputGone, Kept, Lost, Member, Raised, Ready
+from dray.workers.roles import Role
+from dray.workers.status import Status
 from dray.workers.watch import Watch
-from dray.workers.worker import Status
 
 ASK_EVERY_S = 0.5
 START_LIMIT_S = 60.0
 """A worker that has room and does not start for so long is no longer counted on."""
 NODES_EVERY_S = 1.0
+FETCH_LIMIT_S = 60.0
+"""A node that was cut off with what is fetched tells nothing."""
+_INPUT_GONE = "input arguments for this task could not be computed"
 
 
 @dataclass
@@ -56,14 +60,21 @@ class _Shared:
     """
 
     def __init__(self, value: Any) -> None:
-        self._value = value
+        self.value = value
         self._ref: Any = None
         self._losses = -1
 
     def ref(self, losses: int) -> Any:
         if losses != self._losses:
-            self._ref, self._losses = ray.put(self._value), losses
+            self._ref, self._losses = ray.put(self.value), losses
         return self._ref
+
+
+@dataclass(frozen=True, slots=True)
+class _Ref:
+    """A result that stays in the store of the node where it was made. This process owns it: it outlives its maker."""
+
+    ref: Any
 
 
 class RayGroup:
@@ -76,7 +87,9 @@ class RayGroup:
         *,
         heartbeat_s: float,
         on_copy: Callable[[Standing], None],
+        role: Role = "boosting",
     ) -> None:
+        self._role = role
         self.ring_host = str(ray.util.get_node_ip_address())
         self._cluster = cluster
         self._watch = watch
@@ -101,7 +114,9 @@ class RayGroup:
     def start(self, worker: int) -> None:
         self._places.ask(worker)
         options = self._places.options(worker)
-        actor = WorkerActor.options(**options).remote(worker, self._cluster.threads)  # type: ignore[attr-defined]
+        actor = WorkerActor.options(**options).remote(  # type: ignore[attr-defined]
+            self._role, worker, self._cluster.threads
+        )
         now = time.monotonic()
         process = self._processes[worker] = _Process(actor, now, now)
         self._ask(process)
@@ -119,11 +134,31 @@ class RayGroup:
         process = self._processes[worker]
         # Not always beside: libgomp keeps a team of threads for each thread that ever used it, and counts them all.
         ask = process.actor.call_beside if beside else process.actor.call
-        given = (value.ref(self._losses) if isinstance(value, _Shared) else value for value in arguments)
-        ref = ask.remote(method, *given)
         number = next(self._numbers)
-        process.calls[ref] = number
+        process.calls[ask.remote(method, *self._given(arguments))] = number
         return number
+
+    def call_keeping(self, worker: int, keeps: int, method: str, *arguments: Any) -> tuple[int, list[Kept]]:
+        process = self._processes[worker]
+        number = next(self._numbers)
+        refs = process.actor.call_keeping.options(num_returns=1 + keeps).remote(method, *self._given(arguments))
+        first, *kept = refs if keeps else [refs]
+        process.calls[first] = number
+        return number, [_Ref(ref) for ref in kept]
+
+    def fetch(self, kept: Sequence[Any]) -> list[Any]:
+        try:
+            found = iter(ray.get([one.ref for one in kept if isinstance(one, _Ref)], timeout=FETCH_LIMIT_S))
+        except RayError as error:
+            raise InputGone(told(error), fix="") from error
+        return [next(found) if isinstance(one, _Ref) else one.value for one in kept]
+
+    def _given(self, arguments: Sequence[Any]) -> list[Any]:
+        """Ray puts values in place of references, as long as each is an argument of its own."""
+        return [
+            value.ref(self._losses) if isinstance(value, _Shared) else value.ref if isinstance(value, _Ref) else value
+            for value in arguments
+        ]
 
     def tell(self, worker: int, method: str, *arguments: Any) -> None:
         self._processes[worker].actor.ask.remote(method, *arguments)
@@ -284,6 +319,8 @@ def told(error: Exception) -> str:
 def _cause_of(error: RayTaskError) -> Exception:
     """Return what a worker raised; a mistake of the user's as it is, anything else with its traceback as the cause."""
     cause = error.cause
+    if _INPUT_GONE in str(error) or isinstance(cause, RayError):
+        return InputGone(told(cause), fix="")
     if isinstance(cause, DrayError):
         return cause
     reason = f"{type(cause).__name__}: {next(iter(str(cause).splitlines()), '')}"

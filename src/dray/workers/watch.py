@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dray.learners.xgboost import Round
 from dray.telemetry.events import DRIVER, Sample, Telemetry
 from dray.telemetry.sampler import Usage, UsageReader
-from dray.workers.worker import Proof, Status
+from dray.workers.status import Proof, Status
 
 SAMPLE_S = 1.0
 

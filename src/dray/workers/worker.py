@@ -21,43 +21,19 @@ from dray.learners.labels import LabelSample, LabelSummary
 from dray.learners.xgboost import PartLearner, Round, Standing, Task
 from dray.learners.xgboost_ring import RingAddress, RingDoor, is_ring_failure
 from dray.storage import StorageOptions
-from dray.telemetry.sampler import Usage, UsageReader
+from dray.telemetry.sampler import UsageReader
 from dray.threads.apply import apply
 from dray.threads.decide import share_threads
-from dray.threads.verify import CoresUsed, Verdict, judge
+from dray.threads.verify import CoresUsed, judge
 from dray.workers.policy import Part
 from dray.workers.predict_files import PredictJob, PredictReport, predict_files
+from dray.workers.status import Proof, Status, Stopped
 
 PROOF_ROUNDS = 10
 PROOF_SECONDS = 1.0
 CHECKPOINT_S = 5.0
 CHECKPOINT_SHARE = 0.01
 """Never spend more of the time than this on copies of the model."""
-
-
-@dataclass(frozen=True, slots=True)
-class Status:
-    """How a worker is doing, at one moment."""
-
-    usage: Usage
-    rows: int
-    total_rows: int
-    rounds: tuple[Round, ...]
-    """The rounds since the one that was asked about."""
-    proof: Proof | None
-    trouble: str
-    """What it waits for: a store that does not answer."""
-    copied_round: int
-    """The round of the newest copy of the model that `latest` returns; 0 when there is none."""
-
-
-@dataclass(frozen=True, slots=True)
-class Proof:
-    """Threads: decided against measured."""
-
-    decided: int
-    used: float
-    verdict: Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,10 +58,6 @@ class Ended:
     """Parts that can go on as they are."""
     proof: Proof
     why: str = ""
-
-
-class Stopped(Exception):  # noqa: N818  (not a failure)
-    """The run was told to end."""
 
 
 class Worker:

@@ -14,6 +14,7 @@ from dray.telemetry.run_directory import RunDirectory
 from s3_server import S3Server
 
 RESULT = {
+    "learner": "xgboost",
     "rows": 1_000_000,
     "workers": 2,
     "rounds": 100,
@@ -36,12 +37,28 @@ def test_the_table_shows_each_run_on_a_line(tmp_path: Path, monkeypatch: pytest.
     result = CliRunner().invoke(runs, [])
     assert result.exit_code == 0
     header, *lines = result.stdout.splitlines()
-    assert header.split() == ["run", "status", "when", "rows", "workers", "rounds", "time", "metric"]
+    assert header.split() == ["run", "status", "when", "model", "rows", "workers", "rounds", "time", "metric"]
     [one] = [line for line in lines if line.startswith("one")]
     assert one.split()[:2] == ["one", "finished"]
-    assert one.split()[4:] == ["1,000,000", "2", "100", "16.5", "s", "eval-auc", "0.84000"]
+    assert one.split()[4:] == ["xgboost", "1,000,000", "2", "100", "16.5", "s", "eval-auc", "0.84000"]
     assert any(line.split()[:2] == ["two", "broken"] for line in lines)
     assert lines[-1].startswith("two (broken): ")
+
+
+def test_a_recommender_stands_beside_the_others(tmp_path: Path) -> None:
+    make_run(str(tmp_path), "trees")
+    going = RunDirectory.create(str(tmp_path / "going"), run="going", config={"model": "factorization"})
+    done = RunDirectory.create(str(tmp_path / "done"), run="done", config={"model": "factorization"})
+    metrics = {"eval-rmse": 0.9, "eval-ndcg@10": 0.25}
+    done.finish({**RESULT, "learner": "factorization", "rounds": 20, "pairs": 10, "metrics": metrics})
+    done.close()
+    result = CliRunner().invoke(runs, [str(tmp_path)])
+    going.close()
+    lines = {line.split()[0]: line.split()[1:] for line in result.stdout.splitlines()[1:]}
+    assert lines["done"][3:6] == ["factorization", "1,000,000", "2"]
+    assert lines["done"][6:] == ["20", "16.5", "s", "eval-rmse", "0.90000,", "eval-ndcg@10", "0.25000"]
+    assert (lines["going"][0], lines["going"][3:]) == ("running", ["factorization"])
+    assert lines["trees"][3] == "xgboost"
 
 
 @pytest.mark.parametrize("where", ["local", "s3"])

@@ -13,6 +13,7 @@ from dray.errors import ConfigError
 from dray.telemetry.events import dumps
 
 LEAST = {"data": "data/", "label": "y"}
+LEAST_EVENTS = {"data": "events/", "model": "factorization", "user": "u", "item": "i"}
 
 
 def refused(values: dict[str, Any], origin: str = "run.yaml") -> ConfigError:
@@ -171,13 +172,19 @@ def test_a_configuration_survives_json() -> None:
     assert RunConfig.model_validate_json(config.model_dump_json()) == config
 
 
+TREES: dict[str, Any] = {"label": "y", "objective": "ranking", "group": "g", "weight": "w", "ignore": ("id", "day")}
+EVENTS: dict[str, Any] = {
+    "model": "factorization",
+    "user": "u",
+    "item": "i",
+    "event": "type",
+    "event_weights": {"view": 0.5, "buy": 7},
+    "time": "t",
+    "half_life_days": 30,
+    "eval_at": [5, 20],
+}
 EVERY_KEY: dict[str, Any] = {
     "data": ("a", "b"),
-    "label": "y",
-    "objective": "ranking",
-    "group": "g",
-    "weight": "w",
-    "ignore": ("id", "day"),
     "rounds": 7,
     "seed": 3,
     "params": {"eta": np.float32(0.5), "eval_metric": ("auc", "error"), "monotone_constraints": {"x": np.int64(1)}},
@@ -205,16 +212,34 @@ def through_run_json(config: RunConfig) -> RunConfig:
     return make_config(json.loads(dumps({"config": config.model_dump(mode="json")}))["config"])
 
 
+def without(values: dict[str, Any], *keys: str) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name not in keys}
+
+
+def unset(config: RunConfig) -> set[str]:
+    fields = RunConfig.model_fields.items()
+    return {name for name, field in fields if getattr(config, name) == field.get_default()}
+
+
+EITHER_EVAL = {"eval_fraction", "eval_by", "eval_last"}
+"""They and eval exclude each other."""
+
+
 def test_what_run_json_holds_gives_the_same_configuration_back() -> None:
-    config = make_config(EVERY_KEY)
-    unset = {name for name in RunConfig.model_fields if getattr(config, name) == RunConfig.model_fields[name].default}
-    assert unset == {"eval_fraction"}  # it and eval exclude each other
-    assert through_run_json(config) == config
-    by_share = make_config(
-        {name: value for name, value in EVERY_KEY.items() if name != "eval"} | {"eval_fraction": 0.1}
-    )
-    assert through_run_json(by_share) == by_share
-    assert through_run_json(make_config(LEAST)) == make_config(LEAST)
+    trees = make_config(EVERY_KEY | TREES)
+    assert unset(trees) == {*EVENTS, "rating", *EITHER_EVAL} - {"event_weights"}
+    events = make_config(EVERY_KEY | EVENTS)
+    assert unset(events) == {*TREES, "rating", *EITHER_EVAL}
+    elsewise = [
+        make_config(without(EVERY_KEY, "eval") | TREES | {"eval_fraction": 0.1}),
+        make_config(without(EVERY_KEY, "eval") | EVENTS | {"eval_fraction": 0.1, "eval_by": "time"}),
+        make_config(without(EVERY_KEY, "eval") | EVENTS | {"eval_last": 2}),
+        make_config(LEAST),
+        make_config(LEAST_EVENTS),
+        make_config(LEAST_EVENTS | {"rating": "stars"}),
+    ]
+    for config in (trees, events, *elsewise):
+        assert through_run_json(config) == config
 
 
 @pytest.mark.parametrize("order", [(1, -1), [1, -1], np.array([1, -1])])

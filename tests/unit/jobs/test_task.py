@@ -10,6 +10,8 @@ import pytest
 
 from dray.config.run_file import make_config
 from dray.errors import ConfigError, StorageError
+from dray.jobs.endpoint import Endpoint
+from dray.jobs.remote import training_task
 from dray.jobs.shared import Head
 from dray.jobs.task import ENTRYPOINT, Options, script, training
 
@@ -63,6 +65,15 @@ def test_a_run_carries_its_configuration_and_no_secret(tmp_path: Path, monkeypat
     assert not any(b"verysecretverysecret" in content for content in contents.values())
     with pytest.raises(ConfigError, match="holds what AWS_SECRET_ACCESS_KEY is here"):
         training(make_config({"data": [str(tmp_path)], "label": "verysecretverysecret"}), HERE)
+
+
+def test_a_recommenders_run_is_checked_here_and_carries_its_configuration(tmp_path: Path) -> None:
+    values = {"data": [str(tmp_path)], "model": "factorization", "user": "u", "item": "i", "out": str(tmp_path / "run")}
+    endpoint = Endpoint("http://127.0.0.1:8265", None, "2.52.0", "")
+    with pytest.raises(ConfigError, match='no parameter "factr"'):
+        training_task(make_config(values | {"params": {"factr": 3}}), endpoint)
+    order = json.loads(training(make_config(values), HERE).contents(0, None)[".dray/job.json"])
+    assert make_config(order["config"]) == make_config(values | {"cluster": "auto"})
 
 
 def test_an_output_on_a_store_that_cannot_be_reached_is_refused_before_anything_is_submitted(tmp_path: Path) -> None:

@@ -49,14 +49,14 @@ def test_the_last_one_counts_and_is_the_only_one_kept(run: RunDirectory) -> None
     checkpoints = Checkpoints(run)
     for number in (10, 20, 30):
         checkpoints.write(checkpoint(number))
-        assert files(run) == ["latest.json", f"round-0000{number}.ubj"]
+        assert files(run) == ["latest.json", f"round-0000{number}.model"]
         assert Checkpoints(run).read() == checkpoint(number)
 
 
 def test_a_resumed_process_goes_on_with_the_checkpoints(run: RunDirectory) -> None:
     Checkpoints(run).write(checkpoint(10))
     Checkpoints(run).write(checkpoint(20))
-    assert files(run) == ["latest.json", "round-000020.ubj"]
+    assert files(run) == ["latest.json", "round-000020.model"]
 
 
 def test_a_finished_run_has_none_and_nothing_else_of_it_goes(run: RunDirectory) -> None:
@@ -85,10 +85,10 @@ def test_a_service_that_keeps_keys_as_files_finds_the_run_at_once(s3_server: S3S
 
 def test_a_process_killed_between_the_two_files_leaves_the_earlier_one(run: RunDirectory) -> None:
     Checkpoints(run).write(checkpoint(10))
-    run.write_bytes("checkpoints/round-000020.ubj", b"model 20")  # and here it was killed
+    run.write_bytes("checkpoints/round-000020.model", b"model 20")  # and here it was killed
     assert Checkpoints(run).read() == checkpoint(10)
     Checkpoints(run).write(checkpoint(30))
-    assert files(run) == ["latest.json", "round-000030.ubj"]
+    assert files(run) == ["latest.json", "round-000030.model"]
 
 
 def test_the_model_in_use_is_never_overwritten_by_another(run: RunDirectory, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,10 +124,10 @@ def test_a_damaged_description_is_told(run: RunDirectory, damage: bytes) -> None
 def test_a_damaged_or_missing_model_is_told(run: RunDirectory, damage: bytes | None) -> None:
     Checkpoints(run).write(checkpoint(10))
     if damage is None:
-        run.delete(["checkpoints/round-000010.ubj"], beside="checkpoints/latest.json")
+        run.delete(["checkpoints/round-000010.model"], beside="checkpoints/latest.json")
     else:
-        run.write_bytes("checkpoints/round-000010.ubj", damage)
-    with pytest.raises(ModelError, match=r"round-000010.ubj is damaged: it") as caught:
+        run.write_bytes("checkpoints/round-000010.model", damage)
+    with pytest.raises(ModelError, match=r"round-000010.model is damaged: it") as caught:
         Checkpoints(run).read()
     assert "train again" in caught.value.fix
 
@@ -149,7 +149,7 @@ def test_on_a_full_disk_the_earlier_one_stays_and_room_is_made_for_the_next(tmp_
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         signal.signal(signal.SIGXFSZ, previous)
     checkpoints.write(checkpoint(30))
-    assert files(run) == ["latest.json", "round-000030.ubj"]
+    assert files(run) == ["latest.json", "round-000030.model"]
     run.close()
 
 
@@ -178,5 +178,5 @@ def test_a_process_killed_at_any_moment_leaves_a_whole_checkpoint(tmp_path: Path
         assert found.model == b"%d " % found.round * 50_000
     Checkpoints(run).write(Checkpoint(200_000, b"model", ()))
     folder = tmp_path / "run" / "checkpoints"
-    assert sorted(path.name for path in folder.iterdir()) == ["latest.json", "round-200000.ubj"]
+    assert sorted(path.name for path in folder.iterdir()) == ["latest.json", "round-200000.model"]
     assert json.loads((folder / "latest.json").read_text())["round"] == 200_000

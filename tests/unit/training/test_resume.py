@@ -290,7 +290,7 @@ def test_a_run_that_is_alive_is_not_resumed(data: str) -> None:
 
 def test_a_damaged_checkpoint_is_told_and_nothing_is_touched(data: str) -> None:
     interrupted(data)
-    [model] = Path("run/checkpoints").glob("*.ubj")
+    [model] = Path("run/checkpoints").glob("*.model")
     model.write_bytes(model.read_bytes()[:-10])
     before = files()
     with pytest.raises(ModelError, match="is damaged"):

@@ -22,7 +22,8 @@ from dray.training.keeper import Keeper
 from dray.training.ringmaster import RingMaster, RunStopped
 from dray.workers.group import Lost
 from dray.workers.policy import Level, Part
-from dray.workers.worker import Ended, LoadReport, Proof
+from dray.workers.status import Proof
+from dray.workers.worker import Ended, LoadReport
 from fake_group import FakeGroup, Never, make_crew
 
 ROWS = 10_000

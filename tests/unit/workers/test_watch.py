@@ -11,7 +11,7 @@ from dray.telemetry.sampler import Usage
 from dray.threads.verify import Verdict
 from dray.workers import watch as watching
 from dray.workers.watch import Watch
-from dray.workers.worker import Proof, Status
+from dray.workers.status import Proof, Status
 from fake_group import Recorder
 
 

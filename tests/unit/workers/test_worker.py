@@ -19,7 +19,8 @@ from dray.learners.xgboost import START, Task
 from dray.learners.xgboost_params import complete
 from dray.workers import worker as working
 from dray.workers.policy import Part
-from dray.workers.worker import Stopped, Worker
+from dray.workers.status import Stopped
+from dray.workers.worker import Worker
 from small_data import mixed_rows, opened, prepare, units, write
 
 LEFT, RIGHT, ALL = Part(0, (0, 2)), Part(1, (1, 3)), Part(2, (0, 1, 2, 3))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from math import fsum
 from typing import Any
 
 import numpy as np
@@ -76,22 +77,30 @@ def rating_errors(
     Scores are held within `limits`, the scale of the ratings. The sums are of pieces of a fixed size: the same for any
     number of threads.
     """
-    from dray.learners.factorization import top_kernels
-
     if len(ratings) == 0:
         raise DataError("There are no ratings to evaluate on.", fix="Use a larger test part.")
     low, high = limits or (-np.inf, np.inf)
 
     def sums(begin: int) -> tuple[float, float]:
         piece = slice(begin, begin + _PAIRS_AT_ONCE)
-        scores = _scores(factors, users[piece], items[piece])
-        squares, sizes = top_kernels.error_sums(scores, ratings[piece], low, high)
-        return float(squares), float(sizes)
+        return error_sums(factors, users[piece], items[piece], ratings[piece], (low, high))
 
     with ThreadPoolExecutor(threads) as pool:
         parts = np.array(list(pool.map(sums, range(0, len(ratings), _PAIRS_AT_ONCE))))
     squares, sizes = parts.sum(axis=0) / len(ratings)
     return RatingErrors(float(np.sqrt(squares)), float(sizes), len(ratings))
+
+
+@dataclass(frozen=True, slots=True)
+class RankingSums:
+    """What the rankings of some users come to; those of others can be added."""
+
+    sums: Doubles
+    """For each k, the sums over users of recall, NDCG and average precision."""
+    listed: npt.NDArray[np.bool_]
+    """For each k, the items that are in anybody's list."""
+    counts: tuple[int, int, int, int, int]
+    """Users asked for, of them without training events, pairs, of unseen items, seen in training."""
 
 
 def ranking_quality(
@@ -106,20 +115,50 @@ def ranking_quality(
 
     Only items that somebody had in the training part are recommended: the others have no meaning yet.
     """
+    counts = seen.counts(len(factors.items))
+    return merged([ranking_sums(factors, seen, users, items, ks, counts, threads)], ks, len(factors.users))
+
+
+def merged(parts: Sequence[RankingSums], ks: Sequence[int], n_users: int) -> RankingQuality:
+    """Return what all parts come to; sums are exact, so that their order does not matter."""
+    asked, strangers, pairs, unseen, repeated = (sum(column) for column in zip(*(p.counts for p in parts), strict=True))
+    if not pairs:
+        raise DataError("No pair is left to evaluate on.", fix="Use a larger test part, or another split.")
+    listed = np.logical_or.reduce([part.listed for part in parts])
+    means = [
+        [fsum(part.sums[place, which] for part in parts) / asked for which in range(3)] for place in range(len(ks))
+    ]
+    return RankingQuality(
+        at=tuple(
+            AtK(k, recall, ndcg, precision, float(np.count_nonzero(shown) / len(shown)))
+            for k, (recall, ndcg, precision), shown in zip(ks, means, listed, strict=True)
+        ),
+        users=asked,
+        users_without_test=n_users - asked,
+        users_without_training=strangers,
+        pairs=pairs,
+        pairs_of_unseen_items=unseen,
+        pairs_seen_in_training=repeated,
+    )
+
+
+def ranking_sums(
+    factors: Factors, seen: Seen, users: Ints, items: Ints, ks: Sequence[int], counts: Longs, threads: int = 1
+) -> RankingSums:
+    """Rank for the users of `factors`, who may be some of all; `counts` tells how many of all had each item."""
     if not ks or min(ks) < 1:
         raise ConfigError(f"Lists of {list(ks)} items cannot be evaluated.", fix="Use lengths such as 10 and 20.")
     n_users, n_items = len(factors.users), len(factors.items)
     test, repeated = _without(Seen.of(users, items, n_users), seen)
+    sums = np.zeros((len(ks), 3))
+    listed = np.zeros((len(ks), n_items), np.bool_)
     if len(test) == 0:
-        raise DataError("No pair is left to evaluate on.", fix="Use a larger test part, or another split.")
-    counts = seen.counts(n_items)
+        return RankingSums(sums, listed, (0, 0, 0, 0, repeated))
     popular = by_popularity(counts)
     test_items = np.bincount(test >> 32, minlength=n_users)
     asked = np.flatnonzero(test_items).astype(np.int32)
     trained = np.diff(seen.starts)[asked] > 0
     longest = max(ks)
-    sums = np.zeros((len(ks), 3))
-    listed = np.zeros((len(ks), n_items), np.bool_)
 
     def add(those: Ints, lists: Ints) -> None:
         hits = _hits(test, those, lists)
@@ -139,19 +178,18 @@ def ranking_quality(
         for begin in range(0, len(strangers), 4096):
             those = strangers[begin : begin + 4096]
             add(those, np.broadcast_to(shown, (len(those), longest)))
-    means = sums / len(asked)
-    return RankingQuality(
-        at=tuple(
-            AtK(k, float(recall), float(ndcg), float(precision), float(np.count_nonzero(shown) / n_items))
-            for k, (recall, ndcg, precision), shown in zip(ks, means, listed, strict=True)
-        ),
-        users=len(asked),
-        users_without_test=n_users - len(asked),
-        users_without_training=len(strangers),
-        pairs=len(test),
-        pairs_of_unseen_items=int(np.count_nonzero(counts[test & 0xFFFFFFFF] == 0)),
-        pairs_seen_in_training=repeated,
-    )
+    unseen = int(np.count_nonzero(counts[test & 0xFFFFFFFF] == 0))
+    return RankingSums(sums, listed, (len(asked), len(strangers), len(test), unseen, repeated))
+
+
+def error_sums(
+    factors: Factors, users: Ints, items: Ints, ratings: Floats, limits: tuple[float, float]
+) -> tuple[float, float]:
+    """Return the sums of squared and of absolute errors; -1 is somebody unknown."""
+    from dray.learners.factorization import top_kernels
+
+    squares, sizes = top_kernels.error_sums(_scores(factors, users, items), ratings, *limits)
+    return float(squares), float(sizes)
 
 
 def _scores(factors: Factors, users: Ints, items: Ints) -> Doubles:

@@ -20,6 +20,7 @@ from dray.learners.factorization.grid import Block, Layout, Side
 from dray.learners.factorization.pool import Threads
 
 SideName = Literal["users", "items"]
+SIDES: tuple[SideName, ...] = ("users", "items")
 _STREAMS: Mapping[SideName, int] = {"users": 3, "items": 4}
 """Which random numbers a side's first factors are drawn from: others than those of the grid."""
 

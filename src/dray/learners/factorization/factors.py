@@ -47,15 +47,23 @@ class Seen:
     starts: Longs
     """int64[users + 1]: where the items of a user begin."""
     items: Ints
+    values: Floats | None = None
+    """The rating or summed weight of each pair, in the order of `items`; None where nobody kept them."""
 
     @staticmethod
-    def of(users: Ints, items: Ints, n_users: int) -> Seen:
-        """Return what pairs in any order, also repeated ones, come to."""
+    def of(users: Ints, items: Ints, n_users: int, values: Floats | None = None) -> Seen:
+        """Return what pairs in any order, also repeated ones, come to; of repeated ones the last value counts."""
         keys = (users.astype(np.int64) << 32) | items.astype(np.int64)
-        keys = np.unique(keys)
+        if values is None:
+            keys = np.unique(keys)
+        else:
+            order = np.argsort(keys, kind="stable")
+            keys, values = keys[order], np.asarray(values, np.float32)[order]
+            last = np.append(keys[1:] != keys[:-1], np.ones(min(len(keys), 1), bool))
+            keys, values = keys[last], values[last]
         starts = np.zeros(n_users + 1, np.int64)
         np.cumsum(np.bincount(keys >> 32, minlength=n_users), out=starts[1:])
-        return Seen(starts, (keys & 0xFFFFFFFF).astype(np.int32))
+        return Seen(starts, (keys & 0xFFFFFFFF).astype(np.int32), values)
 
     @staticmethod
     def nothing(n_users: int) -> Seen:

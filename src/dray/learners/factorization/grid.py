@@ -150,18 +150,20 @@ def _spread(weights: NDArray[Any], bins: int) -> NDArray[np.int64]:
 
 
 def strata(blocks: int, seed: int, epoch: int) -> list[int]:
-    """Return the steps of an epoch, in an order of its own: the last block trained on weighs a little more."""
-    return [int(step) for step in np.random.default_rng([seed, 2, epoch]).permutation(blocks)]
+    """Return the steps of an epoch: round once, from a random one on, in a random direction.
+
+    Not in any order: from one step to the next a block of items moves on to the neighbouring block of users, which is
+    nearly always held by the same worker, so that few blocks travel. Where an epoch begins and which way it goes
+    varies, since the last block trained on weighs a little more.
+    """
+    random = np.random.default_rng([seed, 2, epoch])
+    first, way = int(random.integers(blocks)), 1 if random.random() < 0.5 else -1
+    return [(first + way * step) % blocks for step in range(blocks)]
 
 
 def stratum(blocks: int, step: int) -> list[tuple[int, int]]:
     """Return the blocks (of users, of items) of a step: no two share either."""
     return [(block, (block + step) % blocks) for block in range(blocks)]
-
-
-def owner(user_block: int, workers: int) -> int:
-    """Return the worker that keeps a block of users and all its ratings; blocks of items come to it."""
-    return user_block % workers
 
 
 @dataclass(frozen=True, slots=True)

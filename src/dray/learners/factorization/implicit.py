@@ -27,7 +27,7 @@ from dray.learners.factorization.ratings import Triples
 _STREAMS: Mapping[str, int] = {"users": 5, "items": 6}
 
 _PARTS = 64
-"""Pieces that rows are divided into: what a worker owns, and what the Gram matrix is summed over."""
+"""Pieces of all rows that the Gram matrix is summed over in one process."""
 
 _ENTRIES_PER_CALL = 200_000
 """Some 20 ms of work: enough for a thread not to notice the call, little enough to end at the same time."""
@@ -106,7 +106,7 @@ def transposed(rows: Rows, n_columns: int) -> Rows:
 
 
 def parts_of(n_rows: int) -> list[tuple[int, int]]:
-    """Return the parts of rows, from and to. They depend on the number of rows only: workers own whole parts."""
+    """Return the parts of rows, from and to. They depend on the number of rows only."""
     size = -(-n_rows // _PARTS)
     return [(first, min(n_rows, first + size)) for first in range(0, n_rows, size)] if n_rows else []
 
@@ -114,8 +114,12 @@ def parts_of(n_rows: int) -> list[tuple[int, int]]:
 def first_factors(side: Literal["users", "items"], n_rows: int, part: int, settings: ImplicitSettings) -> Floats:
     """Return a part's factors before the first iteration: random numbers of its own, so that any worker can."""
     first, last = parts_of(n_rows)[part]
+    return random_rows(side, part, last - first, settings)
+
+
+def random_rows(side: Literal["users", "items"], part: int, n_rows: int, settings: ImplicitSettings) -> Floats:
     random = np.random.default_rng([settings.seed, _STREAMS[side], part])
-    factors = random.standard_normal((last - first, settings.factors), dtype=np.float32)
+    factors = random.standard_normal((n_rows, settings.factors), dtype=np.float32)
     factors *= np.float32(settings.init_std / np.sqrt(settings.factors))
     return factors
 

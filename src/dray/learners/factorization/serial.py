@@ -18,7 +18,7 @@ from dray.learners.factorization.implicit import ImplicitSettings, Rows
 from dray.learners.factorization.pool import Threads
 from dray.learners.factorization.ratings import Ratings, check
 
-_MOST_HALVINGS = 10
+MOST_HALVINGS = 10
 """Halvings of the step after which it is not the step: 0.0075 would be 0.000007."""
 
 
@@ -145,8 +145,8 @@ def fit_blocks(
             seconds = perf_counter() - began
             if explicit.diverged(squares, [*users.values(), *items.values()]):
                 halvings += 1
-                if halvings > _MOST_HALVINGS:
-                    raise _hopeless(settings, rate)
+                if halvings > MOST_HALVINGS:
+                    raise hopeless(settings, rate)
                 _restore(users, good[0])
                 _restore(items, good[1])
                 continue
@@ -209,9 +209,9 @@ def _restore(to: Mapping[int, FactorBlock], source: Mapping[int, FactorBlock]) -
         to[number].bias[:] = block.bias
 
 
-def _hopeless(settings: ExplicitSettings, rate: float) -> DataError:
+def hopeless(settings: ExplicitSettings, rate: float) -> DataError:
     return DataError(
-        f"Training diverges even with a learning rate of {rate:g}, {_MOST_HALVINGS} times halved "
+        f"Training diverges even with a learning rate of {rate:g}, {MOST_HALVINGS} times halved "
         f"from {settings.learning_rate:g}.",
         fix="Look for ratings that are far from all others, or raise the regularization.",
     )

@@ -17,11 +17,13 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from dray.telemetry.epochs import describe_divergence, describe_events, pace
 from dray.telemetry.events import DRIVER, Event, Sample
-from dray.telemetry.format import clock, count, duration, metric, rate, size, sparkline
-from dray.telemetry.progress import PHASES, RECOVER, Bar, Progress, State, WorkerView
+from dray.telemetry.format import brief, clock, count, duration, metric, rate, size, sparkline
+from dray.telemetry.progress import PHASES, RECOVER, Bar, Progress
 from dray.telemetry.sinks.summary import describe_failures, how_to_resume, summary
 from dray.telemetry.sinks.terminal import describe_data, describe_decision
+from dray.telemetry.worker_view import State, WorkerView
 
 REFRESH_S = 0.5
 CLOCK_S = 1.0
@@ -93,17 +95,28 @@ def view(progress: Progress, now: float, console: Console) -> RenderableType:
     facts = " · ".join(text for text in (describe_data(progress), _decision(progress)) if text)
     if facts:
         parts.append(Text(facts, style="dim", no_wrap=True, overflow="ellipsis"))
+    if progress.events:
+        parts.append(Text(describe_events(progress.events), style="dim", no_wrap=True, overflow="ellipsis"))
     bar = progress.bar(now)
     if bar is not None:
         parts += [Text(), _bar(progress, bar, console.width)]
+    if progress.epoch:
+        parts.append(_epoch(progress))
     if progress.metrics:
         parts.append(_metrics(progress, console.width))
     events = _events(progress, now)
     parts += events
-    used = 10 + len(progress.metrics) + len(events) + 2 * min(len(progress.warnings), _MAX_WARNINGS)
+    used = (
+        10
+        + len(progress.metrics)
+        + len(events)
+        + bool(progress.events)
+        + bool(progress.epoch)
+        + 2 * min(len(progress.warnings), _MAX_WARNINGS)
+    )
     workers = progress.shown_workers
     if workers:
-        parts += [Text(), *_workers(workers, max(2, console.height - used))]
+        parts += [Text(), *_workers(workers, max(2, console.height - used), progress.rows_are)]
     if progress.warnings:
         parts += [Text(), _warnings(progress.warnings, _MAX_WARNINGS)]
     return Group(*parts)
@@ -161,11 +174,12 @@ def _bar(progress: Progress, bar: Bar, width: int) -> RenderableType:
     grid = Table.grid(padding=(0, 2, 0, 0))
     total = f"/{count(bar.total)}" if bar.total is not None else ""
     done = Text(f"{count(bar.done)}{total} {bar.unit}", no_wrap=True)
-    pace = Text(no_wrap=True)
-    if bar.unit == "rounds" and progress.round_seconds:
-        pace.append(f"{duration(sum(progress.round_seconds) / len(progress.round_seconds))}/round", style="dim")
+    speed = Text(no_wrap=True)
+    if bar.unit == f"{progress.word}s" and progress.round_seconds:
+        mean = sum(progress.round_seconds) / len(progress.round_seconds)
+        speed.append(f"{duration(mean)}/{progress.word}", style="dim")
     elif bar.rate:
-        pace.append(f"{rate(bar.rate)} {bar.unit}/s", style="dim")
+        speed.append(f"{rate(bar.rate)} {bar.unit}/s", style="dim")
     eta = Text(f"ETA {clock(bar.eta_s + 0.5)}" if bar.eta_s is not None else "", style="cyan", no_wrap=True)
     picture = ProgressBar(
         total=1.0,
@@ -175,17 +189,29 @@ def _bar(progress: Progress, bar: Bar, width: int) -> RenderableType:
         finished_style="green",
     )
     if bar.total is None:  # no end to compare with
-        grid.add_row(done, pace)
+        grid.add_row(done, speed)
     else:
-        grid.add_row(picture, Text(f"{bar.fraction:4.0%}", style="bold"), done, eta, pace)
+        grid.add_row(picture, Text(f"{bar.fraction:4.0%}", style="bold"), done, eta, speed)
     return grid
+
+
+def _epoch(progress: Progress) -> Text:
+    """The newest epoch: its time, and the pace of all workers; the table has that of each."""
+    data = progress.epoch
+    rates = [entry.get("rows_per_second") for entry in data.get("workers") or []]
+    words = [f"epoch {data['round']}", duration(data["seconds"]) if data.get("seconds") is not None else ""]
+    words.append(pace(sum(rate or 0.0 for rate in rates), progress.rows_are) if any(rates) else "")
+    if data.get("learning_rate") and data.get("halvings"):
+        words.append(f"learning rate {data['learning_rate']:.3g}")
+    return Text(", ".join(word for word in words if word), style="dim", no_wrap=True, overflow="ellipsis")
 
 
 def _metrics(progress: Progress, width: int) -> RenderableType:
     grid = Table.grid(padding=(0, 2, 0, 0))
     for name, value in progress.metrics.items():
         best = progress.best.get(name)
-        text = Text(f"best {metric(best.value)} at round {best.round}" if best else "", style="dim", no_wrap=True)
+        text = Text(f"best {metric(best.value)} at {progress.word} {best.round}" if best else "", style="dim")
+        text.no_wrap = True
         values = list(progress.history[name].values())
         course = Text(sparkline(values, max(8, min(32, width - 60))), style="magenta", no_wrap=True)
         grid.add_row(Text(name, style="bold"), Text(metric(value), style="bold green"), course, text)
@@ -197,11 +223,13 @@ def _events(progress: Progress, now: float) -> list[RenderableType]:
     lines = []
     if failures := describe_failures(progress.failures):
         lines.append(Text.assemble(("Failures  ", "bold yellow"), (failures, "yellow")))
+    if progress.diverged:
+        lines.append(Text.assemble(("Diverged  ", "bold yellow"), describe_divergence(progress.diverged[-1])))
     if progress.waiting:
         lines.append(Text.assemble(("Waiting  ", "bold yellow"), progress.waiting))
     if progress.checkpoint is not None:
         round_, then = progress.checkpoint
-        lines.append(Text(f"checkpoint: round {round_}, {_ago(now - then)} ago", style="dim"))
+        lines.append(Text(f"checkpoint: {progress.word} {round_}, {_ago(now - then)} ago", style="dim"))
     for line in lines:
         line.no_wrap, line.overflow = True, "ellipsis"
     return list(lines)
@@ -211,14 +239,18 @@ def _ago(seconds: float) -> str:
     return f"{max(0.0, seconds):.0f} s" if seconds < 120 else clock(seconds)
 
 
-def _workers(workers: list[WorkerView], room: int) -> list[RenderableType]:
+def _workers(workers: list[WorkerView], room: int, rows_are: str = "rows") -> list[RenderableType]:
     table = Table(box=None, padding=(0, 3, 0, 0), pad_edge=False, header_style="dim")
     table.add_column("worker", no_wrap=True)
     table.add_column("host", no_wrap=True, overflow="ellipsis", max_width=32)
     table.add_column("rows", justify="right", no_wrap=True)
     table.add_column("cores used", no_wrap=True)
     table.add_column("memory", justify="right", no_wrap=True)
+    told = [_rate] if any(worker.rows_per_second for worker in workers) else []
+    if told:
+        table.add_column(f"{rows_are}/s", justify="right", no_wrap=True)
     if any(worker.state for worker in workers):
+        told.append(_state)
         table.add_column("state", no_wrap=True)
     shown = workers if len(workers) <= room else workers[: room - 1]
     for worker in shown:
@@ -228,7 +260,7 @@ def _workers(workers: list[WorkerView], room: int) -> list[RenderableType]:
             _rows(worker),
             _cores(worker),
             size(worker.memory_bytes) if worker.memory_bytes is not None else "",
-            *([_state(worker)] if len(table.columns) > 5 else []),
+            *(tell(worker) for tell in told),
         )
     if len(shown) == len(workers):
         return [table]
@@ -245,6 +277,10 @@ def _rows(worker: WorkerView) -> Text:
     if worker.loaded or not worker.total_rows or worker.state:
         return Text(count(worker.rows) if worker.rows else "")
     return Text.assemble(count(worker.rows), (f" {worker.rows / worker.total_rows:4.0%}", "yellow"))
+
+
+def _rate(worker: WorkerView) -> Text:
+    return Text(brief(worker.rows_per_second) if worker.rows_per_second else "")
 
 
 def _state(worker: WorkerView) -> Text:

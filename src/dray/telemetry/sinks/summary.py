@@ -13,7 +13,7 @@ def summary(progress: Progress, now: float) -> list[tuple[str, str]]:
     """Return (label, text) pairs for a finished run, from its result and what was seen on the way."""
     result = progress.result or {}
     lines = [
-        ("Rounds", _rounds(result)) if result.get("rounds") is not None else ("Rows", _rows(result)),
+        _work(result),
         ("Metric", _metrics(progress, result)),
         ("Time", _times(progress, result, now)),
         ("Failures", describe_failures(_failures(progress, result))),
@@ -51,6 +51,17 @@ def _failures(progress: Progress, result: dict[str, Any]) -> Failures:
     )
 
 
+def _work(result: dict[str, Any]) -> tuple[str, str]:
+    """What was done: rounds of trees, epochs of a recommender, rows of all else."""
+    if result.get("rounds") is None:
+        return "Rows", _rows(result)
+    return ("Epochs", _epochs(result)) if is_recommender(result) else ("Rounds", _rounds(result))
+
+
+def is_recommender(result: dict[str, Any]) -> bool:
+    return result.get("learner") == "factorization"
+
+
 def _rows(result: dict[str, Any]) -> str:
     return count(result["rows"]) if result.get("rows") is not None else ""
 
@@ -59,18 +70,34 @@ def _rounds(result: dict[str, Any]) -> str:
     text = f"{count(result['rounds'])}"
     if result.get("rows") is not None and result.get("features") is not None:
         text += f" on {count(result['rows'])} rows x {count(result['features'])} features"
-    if result.get("workers") is not None:
-        workers = result["workers"]
-        text += ", in this process" if not workers else f", on {workers} worker{'s' if workers != 1 else ''}"
-    return text
+    return text + _where(result)
+
+
+def _epochs(result: dict[str, Any]) -> str:
+    """Return "20 on 1,000,000 ratings, 5,000 users x 3,000 items, 100 factors, on 2 workers"."""
+    noun = "ratings" if result.get("objective") == "explicit" else "pairs"
+    text = f"{count(result['rounds'])} on {count(result['pairs'])} {noun}"
+    text += f", {count(result['users'])} users x {count(result['items'])} items"
+    text += f", {count(result['factors'])} factors" if result.get("factors") else ""
+    return text + _where(result)
+
+
+def _where(result: dict[str, Any]) -> str:
+    workers = result.get("workers")
+    if workers is None:
+        return ""
+    return f", on {workers} worker{'s' if workers != 1 else ''}" if workers else ", in this process"
 
 
 def _metrics(progress: Progress, result: dict[str, Any]) -> str:
-    if progress.best and progress.knows_all_rounds:
+    # A recommender's ranking is measured at the end, and its metrics are all of the model that is kept.
+    if progress.best and progress.knows_all_rounds and not is_recommender(result):
         parts = [f"{name} {metric(best.value)} at round {best.round}" for name, best in progress.best.items()]
         return ", ".join(f"best {part}" for part in parts)
     numbers = {name: value for name, value in (result.get("metrics") or {}).items() if isinstance(value, int | float)}
-    return ", ".join(f"{name} {metric(value)}" for name, value in numbers.items())
+    text = ", ".join(f"{name} {metric(value)}" for name, value in numbers.items())
+    best, rounds = result.get("best_round"), result.get("rounds")
+    return text + (f", at epoch {best}" if text and is_recommender(result) and best not in (None, rounds) else "")
 
 
 def _times(progress: Progress, result: dict[str, Any], now: float) -> str:
@@ -104,7 +131,11 @@ def _model(result: dict[str, Any]) -> str:
 
 def _next(progress: Progress, result: dict[str, Any]) -> str:
     directory = str(result.get("directory") or progress.directory or "")
-    return f"dray predict {_short(directory)} DATA OUT" if directory and result.get("model") else ""
+    if not directory or not result.get("model"):
+        return ""
+    if is_recommender(result):
+        return f"dray recommend {_short(directory)} --top 10 --out DIR"
+    return f"dray predict {_short(directory)} DATA OUT"
 
 
 def _short(location: str) -> str:

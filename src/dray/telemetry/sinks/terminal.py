@@ -6,6 +6,7 @@ import os
 import time
 from typing import IO, Any
 
+from dray.telemetry.epochs import describe_divergence, describe_epoch, describe_events
 from dray.telemetry.events import Event, Sample, Sink
 from dray.telemetry.format import count, duration, metric, rate, size
 from dray.telemetry.progress import RECOVER, Progress
@@ -14,6 +15,12 @@ from dray.telemetry.sinks.summary import how_to_resume, summary
 PROGRESS_EVERY_S = 5.0
 ROUNDS_EVERY_S = 60.0
 WAITING_EVERY_S = 60.0
+_PHASES = {
+    "start": "starting the workers",
+    "evaluate": "ranking all items for the users of the test part",
+    "save": "writing the model",
+}
+"""The other phases speak for themselves at once."""
 
 
 def terminal(stream: IO[str], live: bool) -> Sink:
@@ -31,7 +38,7 @@ def terminal(stream: IO[str], live: bool) -> Sink:
 
 
 class PlainLines:
-    """Time-stamped lines: every step, a progress line every 5 s at most, and every tenth of the rounds."""
+    """Time-stamped lines: every step, a progress line every 5 s at most, every tenth of the rounds, every epoch."""
 
     def __init__(self, stream: IO[str]) -> None:
         self._stream = stream
@@ -62,8 +69,7 @@ class PlainLines:
 
     def _on_phase(self, event: Event) -> None:
         self._last_line = event.time
-        # The other phases speak for themselves at once.
-        text = {"start": "starting the workers", "save": "writing the model"}.get(event.data["name"])
+        text = _PHASES.get(event.data["name"])
         if text:
             self._line(event, event.data["name"], text)
 
@@ -87,7 +93,7 @@ class PlainLines:
         self._line(event, "start", f"{_worker(data)}{threads}{again}")
 
     def _on_worker_lost(self, event: Event) -> None:
-        self._line(event, "lost", describe_loss(event.data))
+        self._line(event, "lost", describe_loss(event.data, self._progress.word))
 
     def _on_reload(self, event: Event) -> None:
         why = f" ({event.data['why']})" if event.data.get("why") else ""
@@ -106,17 +112,19 @@ class PlainLines:
         if data["members"] == 1 and not data["round"]:  # no ring to speak of
             return
         text = f"{_many(data['members'], 'member')} on {_many(data['workers'], 'worker')}"
-        goes_on = f"goes on after round {data['round']}" if data["round"] else "begins"
+        goes_on = f"goes on after {self._progress.word} {data['round']}" if data["round"] else "begins"
         self._line(event, "ring", f"{text}, training {goes_on}")
 
     def _on_recovered(self, event: Event) -> None:
         data = event.data
         reloaded = f", {count(data['rows_reloaded'])} rows reloaded" if data.get("rows_reloaded") else ""
-        self._line(event, "recover", f"{duration(data['seconds'])}{reloaded}, round {data['round'] + 1} is next")
+        following = f"{self._progress.word} {data['round'] + 1} is next"
+        self._line(event, "recover", f"{duration(data['seconds'])}{reloaded}, {following}")
 
     def _on_joined(self, event: Event) -> None:
         data = event.data
-        self._line(event, "joined", f"{_worker(data)}: {count(data['rows'])} rows from round {data['round']} on")
+        since = f"from {self._progress.word} {data['round']} on"
+        self._line(event, "joined", f"{_worker(data)}: {count(data['rows'])} rows {since}")
 
     def _on_leaving(self, event: Event) -> None:
         self._line(event, "leaving", f"{_worker(event.data)}: {event.data.get('why')}")
@@ -129,7 +137,7 @@ class PlainLines:
         self._tenth = 10 * progress.round // progress.rounds if progress.rounds else 0
         source = event.data.get("from")
         elsewhere = f", from {source}" if source and source != progress.directory else ""
-        self._line(event, "resumed", f"after round {progress.round}{elsewhere}")
+        self._line(event, "resumed", f"after {progress.word} {progress.round}{elsewhere}")
 
     def _on_worker_progress(self, event: Event) -> None:
         if self._progress.phase in ("load", RECOVER):  # a newcomer loads beside the training
@@ -143,8 +151,18 @@ class PlainLines:
         seconds = f" in {duration(data['seconds'])}" if data.get("seconds") is not None else ""
         self._line(event, "load", f"worker {data['worker']}: {count(data['rows'])} rows{seconds}")
 
+    def _on_events(self, event: Event) -> None:
+        self._line(event, "events", describe_events(event.data))
+
+    def _on_diverged(self, event: Event) -> None:
+        self._line(event, "diverged", describe_divergence(event.data))
+
     def _on_round(self, event: Event) -> None:
         progress = self._progress
+        if progress.epoch:  # takes seconds or minutes, and is worth a line
+            self._last_line = event.time
+            self._line(event, "train", describe_epoch(event.data, progress.rows_are, alone=progress.alone))
+            return
         tenth = 10 * progress.round // progress.rounds if progress.rounds else 0
         if tenth == self._tenth and event.time - self._last_line < ROUNDS_EVERY_S:
             return
@@ -184,14 +202,14 @@ class PlainLines:
         self._line(event, self._progress.phase or "work", text)
 
 
-def describe_loss(data: dict[str, Any]) -> str:
+def describe_loss(data: dict[str, Any], word: str = "round") -> str:
     """Return "worker 1 on host-b (pid 1234): its process was killed (SIGKILL); noticed after 0.3 s, about round 51"."""
     pid = f" (pid {data['pid']})" if data.get("pid") is not None else ""
     text = f"{_worker(data)}{pid}: {data.get('cause') or 'no sign of life'}"
     noticed = data.get("noticed_after_s")
     text += f"; noticed after {duration(noticed)}" if noticed is not None else ""
     if data.get("round"):
-        return f"{text}, about round {data['round']}"
+        return f"{text}, about {word} {data['round']}"
     return text + (f", in phase {data['phase']}" if data.get("phase") else "")
 
 

@@ -13,7 +13,7 @@ import pytest
 from dray.learners.factorization import explicit
 from dray.learners.factorization.explicit import ExplicitSettings, FactorBlock, Scale, Step, Task
 from dray.learners.factorization.factors import Factors
-from dray.learners.factorization.grid import Block, Layout, Shape, build_blocks, owner, strata, stratum
+from dray.learners.factorization.grid import Block, Layout, Shape, build_blocks, strata, stratum
 from dray.learners.factorization.pool import Threads
 from dray.learners.factorization.ratings import Ratings
 from dray.learners.factorization.serial import fit_explicit, layout_of
@@ -78,7 +78,7 @@ def rotate(ratings: Ratings, workers: int, threads: int) -> Factors:
     layout = layout_of(ratings, SETTINGS.seed, SHAPE)
     blocks = range(SHAPE.blocks)
     crew = [
-        Rotating(ratings, layout, [block for block in blocks if owner(block, workers) == worker], threads)
+        Rotating(ratings, layout, [block for block in blocks if block % workers == worker], threads)
         for worker in range(workers)
     ]
     crew.reverse()  # who comes first must not matter

@@ -155,11 +155,11 @@ class TestPlainLines:
     def test_a_resumed_run_says_where_it_begins_and_counts_tenths_from_there(self) -> None:
         told = lines(
             (0, "run_started", {"run": "one", "directory": "runs/one", "config": {"rounds": 100}}),
-            (1, "resumed", {"round": 50, "from": "checkpoints/round-000050.ubj"}),
+            (1, "resumed", {"round": 50, "from": "checkpoints/round-000050.model"}),
             (1, "phase", {"name": "train"}),
             *((2, "round", {"round": i, "rounds": 100, "seconds": 0.1}) for i in range(51, 61)),
         )
-        assert told[1] == "12:00:01  resumed  after round 50, from checkpoints/round-000050.ubj"
+        assert told[1] == "12:00:01  resumed  after round 50, from checkpoints/round-000050.model"
         assert told[2:] == ["12:00:02  train    round 60 of 100, 4.0 s left"]
 
 

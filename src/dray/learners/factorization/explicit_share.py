@@ -1,0 +1,205 @@
+"""What one worker holds of a training on explicit ratings: some blocks of users with all their ratings.
+
+Blocks of items come and go: a turn is one step of an epoch on this worker's blocks of users. Knows nothing of where
+the blocks of items come from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from dray.learners.factorization import explicit
+from dray.learners.factorization.evaluate import RankingSums, error_sums, ranking_sums
+from dray.learners.factorization.explicit import ExplicitSettings, FactorBlock, Scale, Step, Task
+from dray.learners.factorization.factors import Factors, Floats, Ints, Longs, Seen
+from dray.learners.factorization.grid import Block, Layout, build_blocks
+from dray.learners.factorization.own_part import OwnPart
+from dray.learners.factorization.pool import Threads
+from dray.learners.factorization.ratings import Triples
+
+
+@dataclass(frozen=True)
+class ExplicitPlan:
+    """What all workers know: who belongs where, and how to train."""
+
+    layout: Layout
+    settings: ExplicitSettings
+
+    @property
+    def units(self) -> int:
+        return self.layout.shape.blocks
+
+    def user_blocks(self) -> Ints:
+        """The unit of each user."""
+        return self.layout.users.piece // np.int32(self.layout.shape.cells)
+
+
+@dataclass(frozen=True)
+class ExplicitUnit:
+    """A block of users: its ratings by block of items, and those to test on."""
+
+    row: tuple[Block, ...]
+    test: Triples
+
+    def __len__(self) -> int:
+        return sum(len(block) for block in self.row)
+
+
+@dataclass(frozen=True, slots=True)
+class UnitReport:
+    """What a unit adds to the whole."""
+
+    unit: int
+    pairs: int
+    test_pairs: int
+    moments: tuple[explicit.Moments, ...]
+    """Of its blocks; none for implicit feedback."""
+    item_counts: Ints
+    """How many of its users had each item."""
+    users: int
+    """Its users with a pair to train on."""
+
+
+@dataclass
+class ExplicitShare:
+    """One call at a time."""
+
+    plan: ExplicitPlan
+    units: dict[int, ExplicitUnit] = field(default_factory=dict)
+    users: dict[int, FactorBlock] = field(default_factory=dict)
+    items: dict[int, FactorBlock] = field(default_factory=dict)
+    scale: Scale | None = None
+
+    def take(self, unit: int, part: OwnPart) -> UnitReport:
+        """Build the blocks of a unit."""
+        layout = self.plan.layout
+        row = build_blocks(layout, [part.train], [unit]).rows[unit]
+        self.units[unit] = ExplicitUnit(row, part.test)
+        users = part.train.users
+        return UnitReport(
+            unit,
+            len(part.train),
+            len(part.test),
+            tuple(explicit.moments(block) for block in row),
+            np.bincount(part.train.items, minlength=len(layout.items.position)).astype(np.int32),
+            int(np.count_nonzero(np.diff(users)) + (len(users) > 0)),
+        )
+
+    def stand(self, scale: Scale, users: dict[int, FactorBlock | None]) -> None:
+        """Take over where these blocks of users stand; None is the beginning."""
+        self.scale = scale
+        for unit, block in users.items():
+            self.users[unit] = self._first("users", unit) if block is None else block.copy()
+
+    def turn(
+        self, step: int, rate: float, takes: dict[int, FactorBlock | None], gives: Sequence[int], threads: Threads
+    ) -> tuple[list[float], list[FactorBlock]]:
+        """Do one step of an epoch on all blocks of users; return their squared errors, and the blocks to hand on."""
+        assert self.scale is not None
+        for item, block in takes.items():
+            self.items[item] = self._first("items", item) if block is None else block.copy()
+        count = self.plan.units
+        tasks = [
+            Task(self.users[unit], self.items[(unit + step) % count], held.row[(unit + step) % count])
+            for unit, held in sorted(self.units.items())
+        ]
+        squares = explicit.train_stratum(tasks, Step.of(self.plan.settings, self.scale, rate), threads)
+        return squares, [self.items.pop(item) for item in gives]
+
+    def copies(self, units: Sequence[int]) -> tuple[bool, list[FactorBlock]]:
+        """Return blocks of users as they are now, and whether all their numbers are numbers."""
+        blocks = [self.users[unit].copy() for unit in units]
+        return all(block.is_finite for block in blocks), blocks
+
+    def _first(self, side: explicit.SideName, block: int) -> FactorBlock:
+        assert self.scale is not None
+        return explicit.first_block(side, self.plan.layout, block, self.plan.settings, self.scale)
+
+    # Evaluation: from the factors that are given, whatever is being trained
+
+    def errors(
+        self, users: dict[int, FactorBlock], items: Sequence[FactorBlock], known_items: Any, limits: tuple[float, float]
+    ) -> dict[int, tuple[float, float]]:
+        """Return the sums of squared and absolute errors on the test part of each unit."""
+        found = {}
+        for unit, block in users.items():
+            test = self.units[unit].test
+            rows, columns = self._places(unit, test, known_items)
+            found[unit] = error_sums(self._factors(block, items), rows, columns, test.values, limits)
+        return found
+
+    def rankings(
+        self,
+        users: dict[int, FactorBlock],
+        items: Sequence[FactorBlock],
+        item_counts: Longs,
+        ks: Sequence[int],
+        threads: int,
+    ) -> dict[int, RankingSums]:
+        """Return what the rankings of each unit's users come to. Items go by their place in the layout."""
+        counts = item_counts[self.plan.layout.items.order]
+        everybody = np.ones(len(counts), np.bool_)
+        found = {}
+        for unit, block in users.items():
+            start, stop = self.plan.layout.users.span(unit)
+            rows, places, _ = self._pairs(unit)
+            seen = Seen.of(rows, places, stop - start)
+            test_rows, test_places = self._places(unit, self.units[unit].test, everybody, all_users=True)
+            found[unit] = ranking_sums(
+                self._factors(block, items), seen, test_rows, test_places, ks, counts, threads=threads
+            )
+        return found
+
+    def _factors(self, users: FactorBlock, items: Sequence[FactorBlock]) -> Factors:
+        assert self.scale is not None
+        return Factors.of(
+            users.factors.copy(),
+            np.concatenate([block.factors for block in items]),
+            users.bias.copy(),
+            np.concatenate([block.bias for block in items]),
+            self.scale.mean,
+        )
+
+    def _places(self, unit: int, test: Triples, known_items: Any, *, all_users: bool = False) -> tuple[Ints, Ints]:
+        """Return rows within the unit and places of items; -1 for those that nothing was learned of."""
+        layout = self.plan.layout
+        rows = layout.users.position[test.users] - np.int32(layout.users.span(unit)[0])
+        places = np.where(known_items[test.items], layout.items.position[test.items], -1)
+        if not all_users:
+            trained = np.zeros(layout.users.span(unit)[1] - layout.users.span(unit)[0], np.bool_)
+            trained[self._pairs(unit)[0]] = True
+            rows = np.where(trained[rows], rows, -1)
+        return rows.astype(np.int32), places.astype(np.int32)
+
+    # What is kept of the pairs
+
+    def seen(self, unit: int) -> tuple[Ints, Ints, Floats]:
+        """Return users, items and values of a unit's pairs, by user and item."""
+        layout = self.plan.layout
+        rows, places, values = self._pairs(unit)
+        users = layout.users.order[layout.users.span(unit)[0] + rows]
+        items = layout.items.order[places]
+        order = np.lexsort((items, users))
+        return users[order], items[order], values[order]
+
+    def pair_counts(self, unit: int) -> tuple[Ints, Ints]:
+        """Return a unit's users, and how many pairs each has."""
+        start, stop = self.plan.layout.users.span(unit)
+        counts = np.bincount(self._pairs(unit)[0], minlength=stop - start)
+        return self.plan.layout.users.order[start:stop], counts.astype(np.int32)
+
+    def _pairs(self, unit: int) -> tuple[Ints, Ints, Floats]:
+        """Return the pairs of a unit out of its blocks: row within the unit, place of the item, value."""
+        row = self.units[unit].row
+        rows, places = [], []
+        for number, block in enumerate(row):
+            cell = np.repeat(np.arange(block.cells**2), np.diff(block.offsets))
+            first = self.plan.layout.items.span(number)[0]
+            rows.append(block.users + block.user_edges[cell // block.cells])
+            places.append(block.items + block.item_edges[cell % block.cells] + np.int32(first))
+        joined = np.concatenate([block.values for block in row])
+        return np.concatenate(rows).astype(np.int32), np.concatenate(places).astype(np.int32), joined

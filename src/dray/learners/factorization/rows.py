@@ -1,0 +1,267 @@
+"""From Parquet to what is trained on: a first look at all ids, then the rows, dealt to blocks of users.
+
+Whoever holds some row groups looks through them (`scan`); the driver puts together what was found (`merge`); then the
+same rows are read again, as indices and values (`deal`). No row becomes a Python object on the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from dray.data.parquet import read_footer, read_slices
+from dray.data.shards import Slice
+from dray.errors import DataError
+from dray.learners.factorization.counts import count_numbers
+from dray.learners.factorization.events import (
+    Dealt,
+    Mask,
+    RowRule,
+    Trouble,
+    Wrong,
+    count_types,
+    first_example,
+    ratings_of,
+    require_columns,
+    weights_of,
+    wrong_ratings,
+)
+from dray.learners.factorization.factors import Floats, Ints, Longs
+from dray.learners.factorization.ids import UNKNOWN, as_ids
+from dray.learners.factorization.known import Found, IdCounts, Ids, Known, found_before, merge
+from dray.learners.factorization.times import Doubles, TimeSketch, seconds_of
+from dray.retry import OnWait, no_word
+from dray.storage import StorageOptions
+
+__all__ = ["Dealt", "Found", "Ids", "Known", "RowRule", "deal", "found_before", "merge", "require_columns", "scan"]
+
+OnRows = Callable[[int], None]
+_LEAST_ROWS = 1 << 20
+_MOST_ROWS = 1 << 22
+"""Rows that are looked up at once: about as many as there are ids, whose hash table is built each time."""
+
+
+def _no_rows(_: int) -> None:
+    pass
+
+
+def scan(
+    slices: Sequence[Slice],
+    rule: RowRule,
+    storage: StorageOptions,
+    on_rows: OnRows = _no_rows,
+    on_wait: OnWait = no_word,
+    *,
+    test: bool = False,
+) -> Found:
+    """Return what is in these rows. Rows that cannot be used are counted; `merge` refuses them, with all there are."""
+    found = Found(IdCounts("user"), IdCounts("item"), test=test)
+    if rule.event:
+        found.weights = dict(rule.weights)
+    for piece, batch in _read(slices, rule, storage, on_wait):
+        _count_ids(found, found.users, piece, rule.user, batch.column(rule.user), "no user")
+        _count_ids(found, found.items, piece, rule.item, batch.column(rule.item), "no item")
+        if rule.rating:
+            column = batch.column(rule.rating)
+            for wrong, mask in wrong_ratings(column).items():
+                _note(found, wrong, piece, rule.rating, column, mask)
+        elif rule.event:
+            count_types(batch.column(rule.event), rule.event, found.events)
+        if rule.time:
+            _look_at_times(found, piece, rule.time, batch.column(rule.time))
+        found.rows += batch.num_rows
+        on_rows(batch.num_rows)
+    for side in (found.users, found.items):
+        side.result()  # what travels is small
+    return found
+
+
+def deal(
+    slices: Sequence[Slice],
+    rule: RowRule,
+    ids: Ids,
+    block_of_user: np.ndarray[tuple[int], np.dtype[np.integer]],
+    blocks: int,
+    storage: StorageOptions,
+    on_rows: OnRows = _no_rows,
+    on_wait: OnWait = no_word,
+    *,
+    test: bool = False,
+) -> list[Dealt]:
+    """Return these rows by block of users, each in the order of the data. Memory: the rows, a block, some batches."""
+    users, items = _Finder(ids.user_ids, rule.user), _Finder(ids.item_ids, rule.item)
+    pieces: list[list[tuple[Ints, Ints, Floats, Doubles | None]]] = [[] for _ in range(blocks)]
+    at_once = min(_MOST_ROWS, max(_LEAST_ROWS, len(ids.user_ids), len(ids.item_ids)))
+    block_type = np.uint16 if blocks <= 1 << 16 else np.int32  # numpy sorts 16 bits in one pass
+    for batches in _gathered(_read(slices, rule, storage, on_wait), at_once, on_rows):
+        user = users.find([batch.column(rule.user) for batch in batches])
+        item = items.find([batch.column(rule.item) for batch in batches])
+        value = np.concatenate([_values(batch, rule) for batch in batches])
+        time = np.concatenate([seconds_of(batch.column(rule.time)) for batch in batches]) if rule.time else None
+        block = block_of_user[user].astype(block_type)
+        order = np.argsort(block, kind="stable")
+        ends = np.cumsum(np.bincount(block, minlength=blocks))
+        for number, rows in enumerate(np.split(order, ends[:-1])):
+            if len(rows):
+                pieces[number].append((user[rows], item[rows], value[rows], None if time is None else time[rows]))
+    dealt = []
+    for number in range(blocks):
+        held, pieces[number] = pieces[number], []  # given back before the next block is put together
+        dealt.append(_joined(held, rule.time is not None, test))
+    return dealt
+
+
+def _read(
+    slices: Sequence[Slice], rule: RowRule, storage: StorageOptions, on_wait: OnWait
+) -> Iterator[tuple[Slice, pa.RecordBatch]]:
+    if slices:  # before a reader meets a column that is not there; all files of a data set have the same ones
+        require_columns(read_footer(slices[0].file, storage).schema.to_arrow_schema(), rule)
+    checked = ""
+    for piece, batch in read_slices(slices, rule.columns, rule.texts, storage, on_wait):
+        if piece.file != checked:
+            require_columns(batch.schema, rule)
+            checked = piece.file
+        yield piece, batch
+
+
+def _gathered(
+    batches: Iterator[tuple[Slice, pa.RecordBatch]], rows: int, on_rows: OnRows
+) -> Iterator[list[pa.RecordBatch]]:
+    """Yield the batches some together, so that each time has about so many rows."""
+    held: list[pa.RecordBatch] = []
+    count = 0
+    for _, batch in batches:
+        if held and count + batch.num_rows > rows:
+            yield held
+            on_rows(count)
+            held, count = [], 0
+        held.append(batch)
+        count += batch.num_rows
+    if held:
+        yield held
+        on_rows(count)
+
+
+def _count_ids(found: Found, side: IdCounts, piece: Slice, name: str, column: pa.Array, missing: Wrong) -> None:
+    if pt.is_dictionary(column.type) and column.dictionary.null_count:
+        column = column.dictionary_decode()
+    if column.null_count:
+        _note(found, missing, piece, name, column, pc.is_null(column).to_numpy(zero_copy_only=False))
+        column = column.drop_null()
+    if pt.is_dictionary(column.type):
+        counts = np.bincount(column.indices.to_numpy(), minlength=len(column.dictionary))
+        used = np.flatnonzero(counts)  # a row group's dictionary comes with each of its batches
+        side.add(column.dictionary.take(pa.array(used)), counts[used], piece.file)
+    elif pt.is_integer(column.type):
+        numbers, counts = count_numbers(column.to_numpy())
+        side.add(pa.array(numbers), counts, piece.file)
+    elif len(column):
+        counted = pc.value_counts(column)
+        side.add(counted.field("values"), counted.field("counts").to_numpy(), piece.file)
+
+
+def _look_at_times(found: Found, piece: Slice, name: str, column: pa.Array) -> None:
+    times = seconds_of(column)
+    finite = np.isfinite(times)
+    if not finite.all():
+        _note(found, "no time", piece, name, column, ~finite)
+        times = times[finite]
+    if found.times is None:
+        found.times = TimeSketch()
+    if len(times):
+        found.latest = max(float(times.max()), -np.inf if found.latest is None else found.latest)
+        found.times.add(times)
+
+
+def _note(found: Found, wrong: Wrong, piece: Slice, name: str, column: pa.Array, mask: Mask) -> None:
+    """Keep how many rows are wrong, and the first of them."""
+    if count := int(np.count_nonzero(mask)):
+        row, value = first_example(column, mask)
+        trouble = Trouble(count, name, value, piece.file, piece.position + row)
+        found.trouble[wrong] = found.trouble[wrong].joined(trouble) if wrong in found.trouble else trouble
+
+
+def _values(batch: pa.RecordBatch, rule: RowRule) -> Floats:
+    if rule.rating:
+        return ratings_of(batch.column(rule.rating))
+    if rule.event:
+        return weights_of(batch.column(rule.event), rule.weights)
+    return np.ones(batch.num_rows, np.float32)
+
+
+def _joined(pieces: list[tuple[Ints, Ints, Floats, Doubles | None]], timed: bool, test: bool) -> Dealt:
+    users = np.concatenate([np.zeros(0, np.int32), *(piece[0] for piece in pieces)])
+    items = np.concatenate([np.zeros(0, np.int32), *(piece[1] for piece in pieces)])
+    values = np.concatenate([np.zeros(0, np.float32), *(piece[2] for piece in pieces)])
+    if not np.isfinite(values.sum(dtype=np.float64)):
+        raise _changed()
+    times = [piece[3] for piece in pieces if piece[3] is not None]
+    return Dealt(users, items, values, np.concatenate([np.zeros(0), *times]) if timed else None, test)
+
+
+class _Finder:
+    """Finds the index of every row's id."""
+
+    def __init__(self, ids: pa.Array, name: str) -> None:
+        self._ids, self._name = ids, name
+        self._low = 0
+        self._table: Ints | None = None
+        if pt.is_int64(ids.type) and len(ids):
+            low, high = ids[0].as_py(), ids[-1].as_py()
+            if high - low < 4 * len(ids) + _LEAST_ROWS:  # nearly every number is an id: no search at all
+                self._low = low
+                self._table = np.full(high - low + 1, UNKNOWN, np.int32)
+                self._table[ids.to_numpy() - low] = np.arange(len(ids), dtype=np.int32)
+
+    def find(self, columns: Sequence[pa.Array]) -> Ints:
+        if any(pt.is_dictionary(column.type) for column in columns):
+            found = self._of_dictionaries(columns)
+        elif self._table is not None:
+            found = np.concatenate([self._in_table(column) for column in columns])
+        else:
+            found = self._searched(pa.chunked_array([as_ids(column, self._name) for column in columns]))
+        if found.min() < 0:
+            raise _changed()
+        return found
+
+    def _of_dictionaries(self, columns: Sequence[pa.Array]) -> Ints:
+        """Look up what is different only."""
+        columns = [_encoded(column) for column in columns]
+        if any(column.null_count for column in columns):
+            raise _changed()
+        local = [as_ids(column.dictionary, self._name) for column in columns]
+        code_of = self._searched(pa.chunked_array(local))
+        starts: Longs = np.cumsum([0, *(len(dictionary) for dictionary in local)])
+        codes = (column.indices.to_numpy() for column in columns)
+        return np.concatenate([code_of[start:][code] for start, code in zip(starts, codes, strict=False)])
+
+    def _in_table(self, column: pa.Array) -> Ints:
+        assert self._table is not None
+        numbers = as_ids(column, self._name).to_numpy() - self._low
+        if len(numbers) and not 0 <= numbers.min() <= numbers.max() < len(self._table):
+            raise _changed()
+        found: Ints = self._table[numbers]
+        return found
+
+    def _searched(self, wanted: pa.ChunkedArray) -> Ints:
+        if wanted.type != self._ids.type:
+            raise _changed()
+        found = pc.index_in(wanted, value_set=self._ids)
+        return np.asarray(pc.fill_null(found, UNKNOWN).to_numpy(), np.int32)
+
+
+def _encoded(column: pa.Array) -> pa.DictionaryArray:
+    if not pt.is_dictionary(column.type):
+        return column.dictionary_encode()
+    return column.dictionary_decode().dictionary_encode() if column.dictionary.null_count else column
+
+
+def _changed() -> DataError:
+    return DataError(
+        "The data was changed while it was read: there are ids or values that were not there before.",
+        fix="Start again when nobody writes the data.",
+    )

@@ -1,0 +1,110 @@
+"""When events happened: a column of moments as seconds, and where the last share of all events begins."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from dray.errors import ConfigError, DataError
+from dray.learners.factorization.counts import count_numbers
+from dray.learners.factorization.factors import Longs
+
+Doubles = npt.NDArray[np.float64]
+
+_UNITS_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
+_DAY_S = 86_400
+_FINEST_S = 2.0**-20
+"""About a microsecond: as fine as a float64 tells moments of our time apart."""
+_MOST_BINS = 1 << 16
+
+
+def require_time(name: str, arrow: pa.DataType) -> None:
+    """Refuse a column that tells no moments."""
+    if pt.is_dictionary(arrow):
+        arrow = arrow.value_type
+    moments = pt.is_timestamp(arrow) or pt.is_date(arrow)
+    if moments or pt.is_integer(arrow) or pt.is_floating(arrow) or pt.is_decimal(arrow) or pt.is_null(arrow):
+        return
+    raise DataError(
+        f'The time column "{name}" is {arrow}, which is no moment.',
+        fix="Write it as a timestamp, a date, or a number of seconds since 1970: dray data ingest ... --transform.",
+    )
+
+
+def seconds_of(column: pa.Array) -> Doubles:
+    """Return moments as seconds since 1970-01-01 UTC; without a zone they are read as UTC. NaN where there is none."""
+    if pt.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    arrow, per_second = column.type, 1
+    if pt.is_timestamp(arrow):
+        column, per_second = column.cast(pa.int64()), _UNITS_PER_SECOND[arrow.unit]
+    elif pt.is_date(arrow):
+        column = pc.multiply(column.cast(pa.date32()).cast(pa.int32()).cast(pa.int64()), _DAY_S)
+    seconds: Doubles = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
+    return seconds / per_second if per_second > 1 else seconds
+
+
+@dataclass
+class TimeSketch:
+    """How many events happened when: bins of one width, as fine as some 65,000 occupied ones allow.
+
+    The width is a power of two and each bin lies within one of the next width, so that sketches of parts of the rows
+    merge into the sketch of all rows, whatever the parts. A lonely early or late event costs one bin, not the width.
+    """
+
+    width_s: float = _FINEST_S
+    bins: Doubles = field(default_factory=lambda: np.zeros(0))
+    """Number of each occupied bin, ascending: it holds the times from bin * width_s on."""
+    counts: Longs = field(default_factory=lambda: np.zeros(0, np.int64))
+
+    @property
+    def rows(self) -> int:
+        return int(self.counts.sum())
+
+    def add(self, times: Doubles) -> None:
+        """Count finite times."""
+        self._put(*count_numbers(np.floor(times / self.width_s)))
+
+    def merge(self, other: TimeSketch) -> None:
+        bins, counts = other.bins, other.counts
+        if other.width_s > self.width_s:
+            self.bins, self.width_s = np.floor(self.bins * (self.width_s / other.width_s)), other.width_s
+        else:
+            bins = np.floor(bins * (other.width_s / self.width_s))
+        self._put(bins, counts)
+
+    def moment(self, share: float) -> float:
+        """Return the moment since which at most `share` of the events happened: what happens at once stays together."""
+        if not 0 < share < 1:
+            raise ConfigError(f"A test part of {share} of the events is not possible.", fix="Use a share such as 0.2.")
+        later = np.cumsum(self.counts[::-1])[::-1]  # events of this bin or later
+        few = later <= share * self.rows
+        if not few.any():
+            raise DataError(
+                f"{later[-1] if len(later) else 0:,} of {self.rows:,} events happened last, within "
+                f"{self.width_s:.3g} seconds: more than a share of {share}.",
+                fix="Use a larger share, a finer time column, or split at random.",
+            )
+        return float(self.bins[np.argmax(few)] * self.width_s)
+
+    def _put(self, bins: Doubles, counts: Longs) -> None:
+        bins, counts = np.concatenate([self.bins, bins]), np.concatenate([self.counts, counts])
+        order = np.argsort(bins, kind="stable")
+        bins, counts = _summed(bins[order], counts[order])
+        while len(bins) > _MOST_BINS:
+            self.width_s *= 2
+            bins, counts = _summed(np.floor(bins / 2), counts)
+        self.bins, self.counts = bins, counts
+
+
+def _summed(bins: Doubles, counts: Longs) -> tuple[Doubles, Longs]:
+    """Return each of the ascending bins once, with the sum of its counts."""
+    if len(bins) == 0:
+        return bins, counts
+    starts = np.flatnonzero(np.append(True, bins[1:] != bins[:-1]))
+    return bins[starts], np.add.reduceat(counts, starts)

@@ -1,0 +1,18 @@
+"""What can be wrong with the learner's settings, before a run has a directory or a job is submitted."""
+
+from __future__ import annotations
+
+from dray.config.run_file import RunConfig
+from dray.learners.factorization.settings import explicit_settings, implicit_settings
+from dray.learners.xgboost_params import asked_objective, bins_of, check_params
+
+
+def check_learner(config: RunConfig) -> None:
+    """Raise for parameters that the model does not have, or not with such values."""
+    if config.model == "factorization":
+        settings = explicit_settings if config.kind == "explicit" else implicit_settings
+        settings(config.params, config.rounds, config.seed)
+        return
+    check_params(config.params)
+    asked_objective(config.objective, config.params)
+    bins_of(config.params)

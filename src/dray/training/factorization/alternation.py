@@ -1,0 +1,91 @@
+"""Implicit feedback on workers: users from all items, items from all users, part by part (block ALS).
+
+Parts go from worker to worker by reference, each with what it adds to the Gram matrix; nothing passes through here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from dray.errors import DataError
+from dray.learners.factorization.evaluate import RankingSums
+from dray.learners.factorization.explicit import SideName
+from dray.learners.factorization.implicit_share import ImplicitPlan
+from dray.training.factorization.copies import Copy
+from dray.training.factorization.descent import TestPart
+from dray.training.factorization.foreman import Foreman
+from dray.training.factorization.passing import Passed, by_unit, pace
+from dray.training.factorization.routes import Units
+from dray.workers.factor_worker import TurnReport
+
+
+class Alternation:
+    def __init__(self, foreman: Foreman, plan: ImplicitPlan, test: TestPart, share: Any) -> None:
+        self._foreman = foreman
+        self._plan = plan
+        self._test = test
+        self._item_counts = share(test.item_counts)
+        self._stands: dict[int, set[int]] = {}
+        self.halvings = 0
+        self.rate: float | None = None
+        """There are no steps to be made smaller."""
+
+    def halve(self) -> None:
+        raise DataError(
+            "Training diverges: factors are no numbers any more.",
+            fix="Raise the regularization, lower alpha, or look for weights that are far from all others.",
+        )
+
+    def epoch(self, number: int, copy: Copy, holdings: Mapping[int, Units]) -> Passed:
+        attempt = self._foreman.attempt
+        stands, self._stands = self._stands, {}
+        calls: list[int] = []
+        items = list(copy.items)
+        for worker, units in holdings.items():
+            lacking = tuple(unit for unit in units if unit not in stands.get(worker, ()))
+            for side, parts in (("users", copy.users), ("items", copy.items)) if lacking else ():
+                given = (parts[unit] for unit in lacking)
+                calls.append(self._foreman.call(worker, "stand_part", attempt, side, lacking, *given))
+            if copy.items[0] is None:
+                call, kept = self._foreman.keeping(worker, len(units), "first_parts", "items", units)
+                calls.append(call)
+                for unit, part in zip(units, kept, strict=True):
+                    items[unit] = part
+        solves: dict[int, list[int]] = {worker: [] for worker in holdings}
+        users = self._solve("users", items, holdings, solves)
+        items = self._solve("items", users, holdings, solves)
+        after = Copy(number, tuple(users), tuple(items))
+        results = self._foreman.wait([*calls, *(call for listed in solves.values() for call in listed)])
+        reports: dict[int, list[TurnReport]] = {w: [results[call] for call in listed] for w, listed in solves.items()}
+        finite = all(report.finite for listed in reports.values() for report in listed)
+        if finite:
+            self._stands = {worker: set(units) for worker, units in holdings.items()}
+        return Passed(after, {}, {worker: pace(listed) for worker, listed in reports.items()}, finite)
+
+    def _solve(
+        self, side: SideName, others: list[Any], holdings: Mapping[int, Units], solves: dict[int, list[int]]
+    ) -> list[Any]:
+        """Ask everybody for one side; return where its parts will be."""
+        solved: list[Any] = [None] * self._plan.units
+        for worker, units in holdings.items():
+            call, kept = self._foreman.keeping(worker, len(units), "solve", self._foreman.attempt, side, *others)
+            solves[worker].append(call)
+            for unit, part in zip(units, kept, strict=True):
+                solved[unit] = part
+        return solved
+
+    def rankings(self, copy: Copy, holdings: Mapping[int, Units]) -> dict[int, RankingSums]:
+        calls = [
+            self._foreman.call(
+                worker,
+                "rankings",
+                units,
+                self._item_counts,
+                self._test.ks,
+                *(copy.users[unit] for unit in units),
+                *copy.items,
+            )
+            for worker, units in holdings.items()
+        ]
+        return by_unit(self._foreman.wait(calls).values())

@@ -1,0 +1,145 @@
+"""Explicit ratings on workers: blocks of users stay, blocks of items travel (DSGD).
+
+All turns of an epoch are asked for at once. Each waits for the blocks of items that it is given by reference, so that
+blocks go from worker to worker and never through here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import fsum, isfinite, sqrt
+from typing import Any
+
+import numpy as np
+
+from dray.learners.factorization.evaluate import RankingSums
+from dray.learners.factorization.explicit import Scale
+from dray.learners.factorization.explicit_share import ExplicitPlan
+from dray.learners.factorization.factors import Longs
+from dray.learners.factorization.grid import strata
+from dray.learners.factorization.serial import MOST_HALVINGS, hopeless
+from dray.training.factorization.copies import Copy
+from dray.training.factorization.foreman import Foreman
+from dray.training.factorization.passing import Passed, by_unit, pace
+from dray.training.factorization.routes import Units, routes
+from dray.workers.factor_worker import TurnReport
+
+
+@dataclass(frozen=True)
+class TestPart:
+    """What is evaluated, and how."""
+
+    pairs: int
+    ks: tuple[int, ...]
+    item_counts: Longs
+    each_epoch: bool
+    """Rankings too, which take longer than an epoch."""
+
+
+class Descent:
+    def __init__(
+        self, foreman: Foreman, plan: ExplicitPlan, scale: Scale, test: TestPart, share: Any, halvings: int = 0
+    ) -> None:
+        self._foreman = foreman
+        self._plan = plan
+        self._scale = scale
+        self._test = test
+        self._known_items = share(np.asarray(test.item_counts > 0))
+        self._item_counts = share(test.item_counts)
+        self._stands: dict[int, set[int]] = {}
+        """Units of each worker that stand where the last copy does."""
+        self.halvings = halvings
+
+    @property
+    def rate(self) -> float:
+        return self._plan.settings.learning_rate / 2.0**self.halvings
+
+    def halve(self) -> float:
+        self.halvings += 1
+        if self.halvings > MOST_HALVINGS:
+            raise hopeless(self._plan.settings, self.rate)
+        return self.rate
+
+    def epoch(self, number: int, copy: Copy, holdings: Mapping[int, Units]) -> Passed:
+        foreman, attempt = self._foreman, self._foreman.attempt
+        stands, self._stands = self._stands, {}  # nobody does until the epoch is complete
+        others = [
+            foreman.call(worker, "stand", attempt, self._scale, lacking, *(copy.users[unit] for unit in lacking))
+            for worker, units in holdings.items()
+            if (lacking := tuple(unit for unit in units if unit not in stands.get(worker, ())))
+        ]
+        where = dict(enumerate(copy.items))
+        turns: dict[int, list[int]] = {worker: [] for worker in holdings}
+        steps = strata(self._plan.units, self._plan.settings.seed, number)
+        for step in routes(steps, holdings, self._plan.units):
+            for worker, turn in step.items():
+                call, kept = foreman.keeping(
+                    worker,
+                    len(turn.gives),
+                    "turn",
+                    attempt,
+                    turn.step,
+                    self.rate,
+                    turn.takes,
+                    turn.gives,
+                    *(where[item] for item in turn.takes),
+                )
+                turns[worker].append(call)
+                where.update(zip(turn.gives, kept, strict=True))
+        users: dict[int, Any] = {}
+        ends = []
+        for worker, units in holdings.items():
+            call, kept = foreman.keeping(worker, len(units), "finish", attempt, units)
+            ends.append(call)
+            users.update(zip(units, kept, strict=True))
+        count = range(self._plan.units)
+        after = Copy(number, tuple(users[unit] for unit in count), tuple(where[item] for item in count))
+        errors = self._ask_errors(after, holdings) if self._test.pairs else []
+        results = foreman.wait([*others, *(call for calls in turns.values() for call in calls), *ends, *errors])
+        reports: dict[int, list[TurnReport]] = {w: [results[call] for call in calls] for w, calls in turns.items()}
+        done = [report for listed in reports.values() for report in listed] + [results[call] for call in ends]
+        squares = fsum(square for report in done for square in report.squares)
+        finite = isfinite(squares) and all(report.finite for report in done)
+        metrics = {"train-rmse": sqrt(squares / self._scale.count)} if finite else {}
+        if finite:
+            self._stands = {worker: set(units) for worker, units in holdings.items()}
+            metrics |= self._error_metrics([results[call] for call in errors])
+        return Passed(after, metrics, {worker: pace(listed) for worker, listed in reports.items()}, finite)
+
+    def rankings(self, copy: Copy, holdings: Mapping[int, Units]) -> dict[int, RankingSums]:
+        calls = [
+            self._foreman.call(
+                worker,
+                "rankings",
+                units,
+                self._item_counts,
+                self._test.ks,
+                *(copy.users[unit] for unit in units),
+                *copy.items,
+            )
+            for worker, units in holdings.items()
+        ]
+        return by_unit(self._foreman.wait(calls).values())
+
+    def _ask_errors(self, copy: Copy, holdings: Mapping[int, Units]) -> list[int]:
+        limits = (self._scale.low, self._scale.high)
+        return [
+            self._foreman.call(
+                worker,
+                "errors",
+                units,
+                self._known_items,
+                limits,
+                *(copy.users[unit] for unit in units),
+                *copy.items,
+            )
+            for worker, units in holdings.items()
+        ]
+
+    def _error_metrics(self, found: Sequence[Mapping[int, tuple[float, float]]]) -> dict[str, float]:
+        if not found:
+            return {}
+        sums = by_unit(found).values()
+        squares, sizes = (fsum(column) / self._test.pairs for column in zip(*sums, strict=True))
+        return {"eval-rmse": sqrt(squares), "eval-mae": sizes}

@@ -1,0 +1,199 @@
+"""The epochs of a training: one after another, until there are enough or it gets no better."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from dray.config.run_file import RunConfig
+from dray.learners.factorization.evaluate import RankingQuality
+from dray.learners.xgboost import Round
+from dray.telemetry.events import Telemetry
+from dray.training.factorization.alternation import Alternation
+from dray.training.factorization.copier import Copier, Stand
+from dray.training.factorization.copies import Copy, from_bytes, tokens
+from dray.training.factorization.descent import Descent, TestPart
+from dray.training.factorization.foreman import CopyGone, Foreman
+from dray.training.factorization.measuring import (
+    counts_of,
+    deciding,
+    is_better,
+    quality_of,
+    ranking_metrics,
+)
+from dray.training.factorization.passing import Passed
+from dray.training.factorization.routes import Units
+from dray.training.keeper import Keeper
+from dray.workers.crew import Crew
+from dray.workers.group import InputGone
+from dray.workers.status import Proof
+
+
+@dataclass
+class Trained:
+    """What a training came to."""
+
+    copy: Copy
+    """The epoch that the model is of."""
+    users: Sequence[Any]
+    items: Sequence[Any]
+    rounds: tuple[Round, ...]
+    metrics: dict[str, float]
+    evaluation: dict[str, int]
+    rate: float | None
+
+
+class Course:
+    """Made for one `run`."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        crew: Crew,
+        foreman: Foreman,
+        method: Descent | Alternation,
+        test: TestPart,
+        keeper: Keeper,
+        telemetry: Telemetry,
+        first: Copy,
+        n_users: int,
+    ) -> None:
+        self._config = config
+        self._crew = crew
+        self._foreman = foreman
+        self._method = method
+        self._test = test
+        self._keeper = keeper
+        self._telemetry = telemetry
+        self._first = first
+        self._n_users = n_users
+        self._copier = Copier(keeper, crew.group.fetch)
+        self._metric = deciding(config.kind, test.ks)
+        self._stand = Stand(first, None, 0, ())
+        crew.watch.rounds = config.rounds
+
+    def run(self) -> Trained:
+        self._crew.phase = "train"
+        self._go_back()
+        try:
+            while not self._is_over():
+                self._one()
+            return self._end()
+        except BaseException:
+            self._copier.flush()
+            raise
+
+    def proofs(self) -> dict[int, tuple[str, Proof]]:
+        """Return whether every worker's threads were used, by worker, with its host."""
+
+        def ask(holdings: Mapping[int, Units]) -> dict[int, tuple[str, Proof]]:
+            calls = {worker: self._foreman.call(worker, "prove") for worker in holdings}
+            results = self._foreman.wait(calls.values())
+            return {worker: (self._crew.ready[worker].host, results[call]) for worker, call in calls.items()}
+
+        return self._foreman.do(ask)
+
+    def _one(self) -> None:
+        """Train one epoch, or make the steps smaller, or go back to an older one."""
+        number, copy = self._stand.copy.epoch + 1, self._stand.copy
+        began = time.perf_counter()
+        try:
+            passed = self._foreman.do(lambda holdings: self._method.epoch(number, copy, holdings))
+            seconds = time.perf_counter() - began
+            if not passed.finite:
+                self._smaller_steps(number)
+                return
+            metrics = passed.metrics | (ranking_metrics(self._quality(passed.copy)) if self._test.each_epoch else {})
+        except CopyGone:
+            self._go_back()
+            return
+        rounds = (*self._stand.rounds, Round(number, seconds, metrics))
+        best = self._stand.best
+        if self._config.early_stop is not None and (best is None or self._improves(rounds, best.epoch)):
+            best = passed.copy
+        self._stand = Stand(passed.copy, best, self._method.halvings, rounds)
+        self._foreman.epoch = number
+        self._tell(rounds[-1], passed)
+        self._copier.offer(self._stand)
+
+    def _improves(self, rounds: Sequence[Round], best: int) -> bool:
+        values = {done.round: done.metrics[self._metric] for done in rounds}
+        return is_better(self._config.kind, values[rounds[-1].round], values[best])
+
+    def _is_over(self) -> bool:
+        stand, patience = self._stand, self._config.early_stop
+        if stand.copy.epoch >= self._config.rounds:
+            return True
+        return patience is not None and stand.best is not None and stand.copy.epoch - stand.best.epoch >= patience
+
+    def _smaller_steps(self, number: int) -> None:
+        rate = self._method.halve()
+        self._stand = Stand(self._stand.copy, self._stand.best, self._method.halvings, self._stand.rounds)
+        why = "numbers that are none came out of it"
+        self._telemetry.emit("diverged", round=number, learning_rate=rate, why=why)
+
+    def _go_back(self) -> None:
+        """Stand where the newest copy at hand does: that of a run to resume, or before a machine went."""
+        share, standing = self._crew.group.share, self._keeper.latest
+        if standing.model is None:
+            self._stand = Stand(self._first, None, 0, ())
+        else:
+            written = from_bytes(standing.model)
+            copy = Copy(written.epoch, tokens(written.users, share), tokens(written.items, share))
+            best = copy if written.best_epoch == written.epoch else None
+            if written.best_users:
+                users, items = tokens(written.best_users, share), tokens(written.best_items, share)
+                best = Copy(written.best_epoch, users, items)
+            self._stand = Stand(copy, best, written.halvings, standing.rounds)
+        self._method.halvings = self._stand.halvings
+        self._foreman.epoch = self._stand.copy.epoch
+        self._crew.watch.rounds_told = self._stand.copy.epoch
+
+    def _quality(self, copy: Copy) -> RankingQuality:
+        parts = self._foreman.do(lambda holdings: self._method.rankings(copy, holdings))
+        return quality_of(parts, self._test.ks, self._n_users)
+
+    def _tell(self, done: Round, passed: Passed) -> None:
+        self._crew.watch.rounds_told = done.round
+        workers = [
+            {
+                "worker": worker,
+                "host": self._crew.ready[worker].host if worker in self._crew.ready else "",
+                "rows_per_second": round(pace.rows / pace.seconds, 1) if pace.seconds else None,
+            }
+            for worker, pace in sorted(passed.paces.items())
+        ]
+        self._telemetry.emit(
+            "round",
+            round=done.round,
+            rounds=self._config.rounds,
+            seconds=round(done.seconds, 4),
+            metrics=done.metrics,
+            workers=workers,
+            learning_rate=self._method.rate,
+            halvings=self._method.halvings,
+        )
+
+    def _end(self) -> Trained:
+        """Fetch the model, and measure it once more in all ways."""
+        while True:
+            try:
+                return self._measured(self._stand.best or self._stand.copy)
+            except (CopyGone, InputGone):
+                self._go_back()
+                while not self._is_over():
+                    self._one()
+
+    def _measured(self, final: Copy) -> Trained:
+        metrics = dict(next((done.metrics for done in self._stand.rounds if done.round == final.epoch), {}))
+        evaluation: dict[str, int] = {}
+        if self._test.pairs:
+            self._telemetry.emit("phase", name="evaluate")
+            quality = self._quality(final)
+            metrics |= ranking_metrics(quality)
+            evaluation = counts_of(quality)
+        fetch = self._crew.group.fetch
+        users, items = fetch(final.users), fetch(final.items)
+        return Trained(final, users, items, self._stand.rounds, metrics, evaluation, self._method.rate)

@@ -1,0 +1,59 @@
+"""One pass over the data on the workers: what it comes to, for either way to train."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from dray.learners.factorization.evaluate import RankingSums
+from dray.training.factorization.copies import Copy
+from dray.training.factorization.routes import Units
+from dray.workers.factor_worker import TurnReport
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How fast a worker was."""
+
+    rows: int
+    seconds: float
+    """Of its own work, without waiting for others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Passed:
+    """An epoch."""
+
+    copy: Copy
+    metrics: dict[str, float]
+    paces: Mapping[int, Pace]
+    finite: bool
+    """Whether all numbers are numbers."""
+
+
+class Method(Protocol):
+    """A way to train. What it does is asked for by a `Foreman`, and begun again if a worker is lost on the way."""
+
+    def epoch(self, number: int, copy: Copy, holdings: Mapping[int, Units]) -> Passed:
+        """Train one epoch from `copy` on."""
+        ...
+
+    def halve(self) -> float | None:
+        """Make the steps smaller after an epoch that diverged; return the new rate, None where there is none."""
+        ...
+
+    def rankings(self, copy: Copy, holdings: Mapping[int, Units]) -> dict[int, RankingSums]:
+        """Return how the test part ranks, by unit."""
+        ...
+
+
+def pace(reports: Iterable[TurnReport]) -> Pace:
+    listed = list(reports)
+    return Pace(sum(report.rows for report in listed), sum(report.seconds for report in listed))
+
+
+def by_unit(results: Iterable[Mapping[int, Any]]) -> dict[int, Any]:
+    """Return what several workers told of their units, in the order of the units."""
+    joined = {unit: value for result in results for unit, value in result.items()}
+    return dict(sorted(joined.items()))

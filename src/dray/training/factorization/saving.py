@@ -1,0 +1,84 @@
+"""From blocks and pairs on the workers to the model's arrays, by index: the only place where all of them meet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from dray.learners.factorization import explicit
+from dray.learners.factorization.explicit import FactorBlock, Scale
+from dray.learners.factorization.explicit_share import ExplicitPlan
+from dray.learners.factorization.factors import Factors, Longs, Seen
+from dray.learners.factorization.implicit_share import ImplicitPlan, PartFactors
+from dray.training.factorization.foreman import Foreman
+from dray.training.factorization.passing import by_unit
+from dray.training.factorization.routes import Units
+
+
+def collect_seen(foreman: Foreman, fetch: Any, n_users: int) -> Seen:
+    """Fetch all pairs, unit by unit; each worker drops what has been fetched. The last thing that is asked of them."""
+
+    def count(holdings: Mapping[int, Units]) -> dict[int, Any]:
+        calls = [foreman.call(worker, "pair_counts", units) for worker, units in holdings.items()]
+        return by_unit(foreman.wait(calls).values())
+
+    starts = np.zeros(n_users + 1, np.int64)
+    for users, counts in foreman.do(count).values():
+        starts[users.astype(np.int64) + 1] = counts
+    np.cumsum(starts, out=starts)
+    seen = Seen(starts, np.empty(starts[-1], np.int32), np.empty(starts[-1], np.float32))
+    assert seen.values is not None
+    done: set[int] = set()
+
+    def bring(holdings: Mapping[int, Units]) -> None:
+        for worker, units in holdings.items():
+            for unit in units:
+                if unit not in done:
+                    call, kept = foreman.keeping(worker, 1, "seen", unit)
+                    foreman.wait([call])
+                    _place(seen, *fetch(kept)[0])
+                    done.add(unit)
+
+    foreman.do(bring)
+    return seen
+
+
+def _place(seen: Seen, users: Any, items: Any, values: Any) -> None:
+    """Put the pairs of some users where they belong; they come by user and item."""
+    if len(users) == 0:
+        return
+    first = np.flatnonzero(np.diff(users, prepend=-1))
+    within = np.arange(len(users)) - np.repeat(first, np.diff(np.append(first, len(users))))
+    places = seen.starts[users] + within
+    seen.items[places] = items
+    assert seen.values is not None
+    seen.values[places] = values
+
+
+def explicit_factors(
+    plan: ExplicitPlan, users: Sequence[FactorBlock], items: Sequence[FactorBlock], scale: Scale
+) -> Factors:
+    return explicit.assemble(plan.layout, dict(enumerate(users)), dict(enumerate(items)), scale)
+
+
+def implicit_factors(plan: ImplicitPlan, users: Sequence[PartFactors], items: Sequence[PartFactors]) -> Factors:
+    tables = []
+    for side, parts in ((plan.layout.users, users), (plan.layout.items, items)):
+        table = np.empty((len(side.position), plan.settings.factors), np.float32)
+        order = side.order
+        for unit, part in enumerate(parts):
+            table[order[slice(*side.span(unit))]] = part.factors
+        tables.append(table)
+    return Factors.of(tables[0], tables[1])
+
+
+def forget_untrained(factors: Factors, seen: Seen, item_counts: Longs) -> None:
+    """Who has no pair in the training part still has the random numbers that it began with."""
+    for rows, table, bias in (
+        (np.diff(seen.starts) == 0, factors.users, factors.user_bias),
+        (item_counts == 0, factors.items, factors.item_bias),
+    ):
+        table[rows] = 0
+        bias[rows] = 0

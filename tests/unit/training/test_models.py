@@ -1,0 +1,196 @@
+"""Which steps a run takes follows from its model: the beginning and the end are the same for all."""
+
+from __future__ import annotations
+
+import json
+import sys
+from importlib.metadata import version
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import datasets
+import dray
+from dray.config.run_file import RunConfig, make_config
+from dray.data.parquet import open_dataset
+from dray.errors import ConfigError, DrayError
+from dray.learners.factorization import settings as factor_settings
+from dray.learners.xgboost import Round, Standing
+from dray.storage import DEFAULT, StorageOptions
+from dray.telemetry.events import Telemetry
+from dray.telemetry.run_directory import RunDirectory, open_run
+from dray.training import train as training
+from dray.training.factorization.result import FactorResult
+from dray.training.keeper import Keeper
+from dray.training.result import Identity, Seconds
+from dray.training.resume import resume
+from dray.training.steps import DATA, describe_data
+from dray.training.stopped import RunStopped
+from dray.training.train import train, versions
+from fake_group import Recorder
+
+EPOCHS = 4
+
+
+class FakeTraining:
+    """Epochs without any learning: each adds a letter to the model. Stops after `stop_after` when that is set."""
+
+    stop_after: int | None = None
+
+    def __init__(
+        self,
+        config: RunConfig,
+        storage: StorageOptions,
+        directory: RunDirectory,
+        telemetry: Telemetry,
+        keeper: Keeper,
+        warnings: list[str],
+    ) -> None:
+        self.config, self.storage, self.directory, self.telemetry = config, storage, directory, telemetry
+        self.keeper, self.warnings, self.begun = keeper, warnings, False
+
+    def run(self) -> FactorResult:
+        if not self.directory.exists(DATA):
+            self.directory.write_json(DATA, describe_data(open_dataset(self.config.data, self.storage), None))
+        self.begun = True
+        latest = self.keeper.latest
+        for number in range(latest.round + 1, self.config.rounds + 1):
+            done = Round(number, 0.1, {"train-rmse": 1 / number})
+            latest = Standing(number, (latest.model or b"") + b"e", (*latest.rounds, done))
+            self.keeper.offer(latest)
+            self.telemetry.emit("round", round=number, rounds=self.config.rounds, seconds=0.1, metrics=done.metrics)
+            if number == self.stop_after:
+                raise RunStopped("Too few workers.", fix="dray resume goes on.")
+        self.directory.write_bytes("model/model.json", latest.model or b"")
+        return FactorResult(
+            run=self.directory.run,
+            directory=self.directory.location,
+            model=self.directory.path("model"),
+            model_digest=(latest.model or b"").decode(),
+            learner="factorization",
+            objective=self.config.kind,
+            rows=6,
+            eval_rows=0,
+            workers=0,
+            rounds=latest.round,
+            best_round=latest.round,
+            seconds=Seconds(0, 0, 0, 0, 0),
+            metrics={},
+            threads=(),
+            peak_memory_bytes=1,
+            failures=0,
+            rows_reloaded=0,
+            identity=Identity(True, ""),
+            warnings=tuple(self.warnings),
+            pairs=6,
+            users=3,
+            items=2,
+            factors=4,
+            storage=self.storage,
+        )
+
+
+@pytest.fixture
+def steps(monkeypatch: pytest.MonkeyPatch) -> type[FakeTraining]:
+    module = ModuleType("dray.training.factorization.steps")
+    module.FactorTraining = FakeTraining  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setattr(FakeTraining, "stop_after", None)
+    return FakeTraining
+
+
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.chdir(tmp_path)
+    table = pa.table({"u": ["a", "a", "b", "b", "c", "c"], "i": [1, 2, 1, 2, 1, 2]})
+    return datasets.write(tmp_path / "data", table, files=1)
+
+
+def values(data: str, **changes: Any) -> dict[str, Any]:
+    usual = {"data": data, "model": "factorization", "user": "u", "item": "i", "rounds": EPOCHS, "workers": 0}
+    return usual | {"out": "run"} | changes
+
+
+def test_a_recommender_takes_its_own_steps(steps: type[FakeTraining], data: str) -> None:
+    told = Recorder()
+    result = train(make_config(values(data)), [told])
+    assert isinstance(result, FactorResult)
+    assert (result.learner, result.objective, result.model_digest) == ("factorization", "implicit", "e" * EPOCHS)
+    document = open_run("run").document
+    assert (document["status"], document["config"]["model"]) == ("finished", "factorization")
+    assert document["result"] == json.loads(json.dumps(result.to_json()))
+    assert document["versions"]["numba"] == version("numba")
+    assert not Path("run/checkpoints").exists()
+
+
+def test_python_takes_the_keys_of_the_run_file(steps: type[FakeTraining], data: str) -> None:
+    result = dray.train(data, user="u", item="i", model="factorization", rounds=1)
+    assert isinstance(result, FactorResult)
+    assert result.rounds == 1
+
+
+def test_one_that_stopped_goes_on_from_its_checkpoint(
+    steps: type[FakeTraining], data: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(steps, "stop_after", 2)
+    with pytest.raises(RunStopped):
+        train(make_config(values(data)))
+    assert open_run("run").document["status"] == "stopped"
+    assert [path.name for path in sorted(Path("run/checkpoints").iterdir())] == ["latest.json", "round-000002.model"]
+    monkeypatch.setattr(steps, "stop_after", None)
+    told = Recorder()
+    result = resume("run", DEFAULT, {}, [told])
+    assert result.model_digest == "e" * EPOCHS
+    assert [data["round"] for data in told.of("round")] == [3, 4]
+
+
+def test_another_numba_is_a_warning_when_it_goes_on(
+    steps: type[FakeTraining], data: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(steps, "stop_after", 2)
+    with pytest.raises(RunStopped):
+        train(make_config(values(data)))
+    document = json.loads(Path("run/run.json").read_text())
+    document["versions"]["numba"] = "0.1"
+    Path("run/run.json").write_text(json.dumps(document))
+    monkeypatch.setattr(steps, "stop_after", None)
+    assert "numba was 0.1 when the run began" in resume("run", DEFAULT, {}).warnings[0]
+
+
+def test_a_finished_one_says_how_to_use_it(steps: type[FakeTraining], data: str) -> None:
+    train(make_config(values(data)))
+    with pytest.raises(DrayError, match=r"dray recommend run \.\.\."):
+        resume("run", DEFAULT, {})
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"params": {"factor": 3}}, 'no parameter "factor".*Did you mean "factors"'),
+        ({"params": {"learning_rate": 0.1}}, "is for explicit ratings"),
+        ({"rating": "i2", "params": {"alpha": 1}}, "is for events"),
+        ({"params": {"max_depth": 3}}, "max_depth"),
+    ],
+)
+def test_wrong_params_leave_no_run_directory(data: str, changes: dict[str, Any], told: str) -> None:
+    with pytest.raises(ConfigError, match=told):
+        train(make_config(values(data, **changes)))
+    assert not Path("run").exists()
+
+
+def test_without_numba_nothing_begins(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(factor_settings, "find_spec", lambda _name: None)
+    with pytest.raises(ConfigError, match=r"dray\[recommend\]"):
+        train(make_config(values(data)))
+    assert not Path("run").exists()
+
+
+def test_versions_name_the_learners_library_if_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert {"xgboost", "numpy"} <= versions().keys()
+    assert "numba" not in versions()
+    assert "xgboost" not in versions("factorization")
+    monkeypatch.setitem(training.LEARNERS, "factorization", "not-installed-at-all")
+    assert "not-installed-at-all" not in versions("factorization")

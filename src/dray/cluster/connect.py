@@ -12,13 +12,15 @@ from dray.threads.decide import threads_on_this_machine
 from dray.threads.limits import cpus_of_this_process
 
 
-def connect(cluster: str, *, workers: int, threads: int | None = None, may_grow: bool = False) -> Cluster:
+def connect(
+    cluster: str, *, workers: int, threads: int | None = None, may_grow: bool = False, rows_move: bool = False
+) -> Cluster:
     """Return the cluster for that many workers, connected; close it, or use it as a context manager.
 
     "local" is an embedded one of this machine, "auto" the one that runs on it (or RAY_ADDRESS), "spark" one inside the
     Spark session of this process, anything else the host:port of a head. A Ray that this process has already joined is
     used and not shut down. What cannot work is a `ClusterError` at once: too few CPUs (unless it `may_grow`), nobody at
-    the address, another token or version.
+    the address, another token or version. `rows_move` between the workers, so that an embedded one needs room for them.
 
     Call it in a thread that lives as long as the cluster, best the main one: the kernel ends Ray's processes with
     the thread that started them. To save time, do other work in a second thread meanwhile; this one only waits.
@@ -38,7 +40,7 @@ def connect(cluster: str, *, workers: int, threads: int | None = None, may_grow:
         return join(cluster, workers=workers, threads=threads, may_grow=may_grow)
     cpus = cpus_of_this_process()
     decision = threads_on_this_machine(cpus, workers, threads)
-    return LocalCluster(workers, decision, max(cpus, workers * decision.threads))
+    return LocalCluster(workers, decision, max(cpus, workers * decision.threads), rows_move=rows_move)
 
 
 def _current_address() -> str | None:

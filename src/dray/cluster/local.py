@@ -19,18 +19,23 @@ from dray.errors import ClusterError
 from dray.threads.apply import environment
 from dray.threads.decide import Decision
 
-# The sample and the model are all that goes through the object store.
-OBJECT_STORE_BYTES = 256 << 20
+SMALL_STORE_BYTES = 256 << 20
+"""Of the object store, where the sample and the model are all that goes through it."""
 
 
 class LocalCluster(Cluster):
     """An embedded Ray head: loopback only, a token of its own, nothing on the terminal, nothing left behind."""
 
-    def __init__(self, workers: int, decision: Decision, cpus: int) -> None:
-        """Start it. `cpus` is what Ray may deal out, at least workers x threads."""
+    def __init__(self, workers: int, decision: Decision, cpus: int, *, rows_move: bool = False) -> None:
+        """Start it. `cpus` is what Ray may deal out, at least workers x threads.
+
+        Where `rows_move` between the workers the object store may become as large as Ray likes, 30 % of the memory; it
+        takes what it is given, not more.
+        """
         self.name = "local"
         self.threads = decision.threads
         self.reasons = decision.reasons
+        self._store_bytes = None if rows_move else SMALL_STORE_BYTES
         self._scratch = Scratch()
         self._started: list[psutil.Process] = []
         try:
@@ -95,7 +100,7 @@ class LocalCluster(Cluster):
                     address="local",
                     num_cpus=cpus,
                     include_dashboard=False,
-                    object_store_memory=OBJECT_STORE_BYTES,
+                    object_store_memory=self._store_bytes,
                     _node_ip_address="127.0.0.1",
                     _temp_dir=str(self._scratch.path),
                     **OPTIONS,

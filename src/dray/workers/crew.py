@@ -343,7 +343,8 @@ def started_crew(
 
     first_guess = asked.max if isinstance(asked, WorkerRange) and cluster == "local" else asked
     guess = first_guess if isinstance(first_guess, int) else 1
-    with connect(cluster, workers=guess, threads=threads, may_grow=isinstance(asked, WorkerRange)) as connected:
+    may_grow, rows_move = isinstance(asked, WorkerRange), role == "factorization"
+    with connect(cluster, workers=guess, threads=threads, may_grow=may_grow, rows_move=rows_move) as connected:
         low, high, reason = choose_workers(asked, cluster, connected.nodes(), row_groups, cells)
         if isinstance(connected, JoinedCluster) and not isinstance(asked, int):
             connected.decide(high, threads, may_grow=isinstance(asked, WorkerRange))

@@ -126,7 +126,7 @@ class FactorWorker:
         units: Sequence[int],
         storage: StorageOptions,
         test: bool,
-    ) -> tuple[DealReport | Dealt, ...]:
+    ) -> tuple[DealReport | tuple[Dealt, ...], ...]:
         """Return the rows of the users of these units, and pass over all others."""
         rows = sum(piece.rows for piece in slices)
         self._to_read += rows
@@ -144,11 +144,12 @@ class FactorWorker:
         self._explicit = ExplicitShare(plan.plan) if isinstance(plan.plan, ExplicitPlan) else None
         self._implicit = ImplicitShare(plan.plan) if isinstance(plan.plan, ImplicitPlan) else None
 
-    def take(self, unit: int, *dealt: Dealt) -> tuple[UnitReport, PartNotes]:
+    def take(self, unit: int, *dealt: tuple[Dealt, ...]) -> tuple[UnitReport, PartNotes]:
         """Make a unit of its rows, which are in the order of the data."""
         self._check_stop()
         assert self._plan is not None
-        part = own_part(dealt, self._plan.kind, self._plan.split, self._plan.ageing)
+        plan, pieces = self._plan, [piece for some in dealt for piece in some]
+        part = own_part(pieces, plan.kind, plan.split, plan.ageing)
         return self._share.take(unit, part), part.notes
 
     def give_items(self, own: Sequence[int], units: Sequence[int]) -> tuple[Triples | None, ...]:
@@ -254,6 +255,11 @@ class FactorWorker:
         found: dict[int, RankingSums] = self._share.rankings(
             users, blocks[len(units) :], item_counts, ks, self._threads
         )
+        return found
+
+    def popular(self, units: Sequence[int], item_counts: Longs, ks: Sequence[int]) -> dict[int, RankingSums]:
+        """Return how well lists of what is popular would do."""
+        found: dict[int, RankingSums] = self._share.popular(units, item_counts, ks)
         return found
 
     def seen(self, unit: int) -> tuple[None, tuple[Ints, Ints, Floats]]:

@@ -16,6 +16,7 @@ from dray.learners.factorization.factors import Factors, Floats, Ints, Longs, Se
 from dray.learners.factorization.top import NOBODY, best_for_users
 
 _PAIRS_AT_ONCE = 1 << 18
+_USERS_AT_ONCE = 1024
 Doubles = npt.NDArray[np.float64]
 
 
@@ -146,40 +147,74 @@ def ranking_sums(
     factors: Factors, seen: Seen, users: Ints, items: Ints, ks: Sequence[int], counts: Longs, threads: int = 1
 ) -> RankingSums:
     """Rank for the users of `factors`, who may be some of all; `counts` tells how many of all had each item."""
-    if not ks or min(ks) < 1:
-        raise ConfigError(f"Lists of {list(ks)} items cannot be evaluated.", fix="Use lengths such as 10 and 20.")
-    n_users, n_items = len(factors.users), len(factors.items)
-    test, repeated = _without(Seen.of(users, items, n_users), seen)
-    sums = np.zeros((len(ks), 3))
-    listed = np.zeros((len(ks), n_items), np.bool_)
-    if len(test) == 0:
-        return RankingSums(sums, listed, (0, 0, 0, 0, repeated))
-    popular = by_popularity(counts)
-    test_items = np.bincount(test >> 32, minlength=n_users)
-    asked = np.flatnonzero(test_items).astype(np.int32)
-    trained = np.diff(seen.starts)[asked] > 0
-    longest = max(ks)
+    tally = _Tally(seen, users, items, ks, counts)
+    known = tally.asked[tally.trained]
+    if len(known):
+        for best in best_for_users(factors, seen, max(ks), known, tally.popular, threads):
+            tally.add(known[best.first : best.first + len(best.items)], best.items)
+    tally.add_popular(tally.asked[~tally.trained])
+    return tally.result()
 
-    def add(those: Ints, lists: Ints) -> None:
-        hits = _hits(test, those, lists)
-        sizes = test_items[those]
-        for place, k in enumerate(ks):
-            sums[place] += _sums_at(hits[:, :k], sizes, k)
+
+def popular_sums(seen: Seen, users: Ints, items: Ints, ks: Sequence[int], counts: Longs) -> RankingSums:
+    """The same, if everybody were shown the most popular items that they have not seen: what a model must beat."""
+    tally = _Tally(seen, users, items, ks, counts)
+    tally.add_popular(tally.asked)
+    return tally.result()
+
+
+class _Tally:
+    """Test pairs, and how well lists find them."""
+
+    def __init__(self, seen: Seen, users: Ints, items: Ints, ks: Sequence[int], counts: Longs) -> None:
+        if not ks or min(ks) < 1:
+            raise ConfigError(f"Lists of {list(ks)} items cannot be evaluated.", fix="Use lengths such as 10 and 20.")
+        n_users = len(seen.starts) - 1
+        self._seen, self._ks, self._counts = seen, ks, counts
+        self._test, self._repeated = _without(Seen.of(users, items, n_users), seen)
+        self._sums = np.zeros((len(ks), 3))
+        self._listed = np.zeros((len(ks), len(counts)), np.bool_)
+        self._sizes = np.bincount(self._test >> 32, minlength=n_users)
+        self.popular = by_popularity(counts)
+        self.asked: Ints = np.flatnonzero(self._sizes).astype(np.int32)
+        self.trained = np.diff(seen.starts)[self.asked] > 0
+
+    def add(self, users: Ints, lists: Ints) -> None:
+        hits = _hits(self._test, users, lists)
+        sizes = self._sizes[users]
+        for place, k in enumerate(self._ks):
+            self._sums[place] += _sums_at(hits[:, :k], sizes, k)
             found = lists[:, :k]
-            listed[place, found[found != NOBODY]] = True
+            self._listed[place, found[found != NOBODY]] = True
 
-    known = asked[trained]
-    for best in best_for_users(factors, seen, longest, known, popular, threads):
-        add(known[best.first : best.first + len(best.items)], best.items)
-    strangers = asked[~trained]
-    if len(strangers):
-        shown = np.full(longest, NOBODY, np.int32)
-        shown[: min(longest, len(popular))] = popular[:longest]
-        for begin in range(0, len(strangers), 4096):
-            those = strangers[begin : begin + 4096]
-            add(those, np.broadcast_to(shown, (len(those), longest)))
-    unseen = int(np.count_nonzero(counts[test & 0xFFFFFFFF] == 0))
-    return RankingSums(sums, listed, (len(asked), len(strangers), len(test), unseen, repeated))
+    def add_popular(self, users: Ints) -> None:
+        rank = np.full(len(self._counts), len(self.popular), np.int64)
+        rank[self.popular] = np.arange(len(self.popular))
+        for begin in range(0, len(users), _USERS_AT_ONCE):
+            those = users[begin : begin + _USERS_AT_ONCE]
+            self.add(those, _popular_lists(self._seen, those, self.popular, rank, max(self._ks)))
+
+    def result(self) -> RankingSums:
+        unseen = int(np.count_nonzero(self._counts[self._test & 0xFFFFFFFF] == 0))
+        strangers = int(np.count_nonzero(~self.trained))
+        counts = (len(self.asked), strangers, len(self._test), unseen, self._repeated)
+        return RankingSums(self._sums, self._listed, counts)
+
+
+def _popular_lists(seen: Seen, users: Ints, popular: Ints, rank: Longs, n: int) -> Ints:
+    """Return the `n` most popular items that each user has not seen; `rank` is each item's place in `popular`."""
+    lengths = seen.starts[users.astype(np.int64) + 1] - seen.starts[users]
+    width = min(len(popular), n + int(lengths.max(initial=0)))  # whoever has seen all of the first has seen no others
+    rows = np.repeat(np.arange(len(users)), lengths)
+    places = np.repeat(seen.starts[users] - np.cumsum(lengths) + lengths, lengths) + np.arange(len(rows))
+    ranks = rank[seen.items[places]]
+    free = np.ones((len(users), width), np.bool_)
+    free[rows[ranks < width], ranks[ranks < width]] = False
+    order = np.cumsum(free, axis=1)
+    lists = np.full((len(users), n), NOBODY, np.int32)
+    chosen = np.nonzero(free & (order <= n))
+    lists[chosen[0], order[chosen] - 1] = popular[chosen[1]]
+    return lists
 
 
 def error_sums(

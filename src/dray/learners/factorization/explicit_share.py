@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from dray.learners.factorization import explicit
-from dray.learners.factorization.evaluate import RankingSums, error_sums, ranking_sums
+from dray.learners.factorization.evaluate import RankingSums, error_sums, popular_sums, ranking_sums
 from dray.learners.factorization.explicit import ExplicitSettings, FactorBlock, Scale, Step, Task
 from dray.learners.factorization.factors import Factors, Floats, Ints, Longs, Seen
 from dray.learners.factorization.grid import Block, Layout, build_blocks
@@ -142,17 +142,23 @@ class ExplicitShare:
     ) -> dict[int, RankingSums]:
         """Return what the rankings of each unit's users come to. Items go by their place in the layout."""
         counts = item_counts[self.plan.layout.items.order]
-        everybody = np.ones(len(counts), np.bool_)
-        found = {}
-        for unit, block in users.items():
-            start, stop = self.plan.layout.users.span(unit)
-            rows, places, _ = self._pairs(unit)
-            seen = Seen.of(rows, places, stop - start)
-            test_rows, test_places = self._places(unit, self.units[unit].test, everybody, all_users=True)
-            found[unit] = ranking_sums(
-                self._factors(block, items), seen, test_rows, test_places, ks, counts, threads=threads
-            )
-        return found
+        return {
+            unit: ranking_sums(self._factors(block, items), *self._to_rank(unit), ks, counts, threads)
+            for unit, block in users.items()
+        }
+
+    def popular(self, units: Sequence[int], item_counts: Longs, ks: Sequence[int]) -> dict[int, RankingSums]:
+        """The same, for lists of what is popular."""
+        counts = item_counts[self.plan.layout.items.order]
+        return {unit: popular_sums(*self._to_rank(unit), ks, counts) for unit in units}
+
+    def _to_rank(self, unit: int) -> tuple[Seen, Ints, Ints]:
+        """Return what the users of a unit have seen, and their test pairs."""
+        start, stop = self.plan.layout.users.span(unit)
+        rows, places, _ = self._pairs(unit)
+        test, position = self.units[unit].test, self.plan.layout.items.position
+        test_rows = self.plan.layout.users.position[test.users] - np.int32(start)
+        return Seen.of(rows, places, stop - start), test_rows, position[test.items]
 
     def _factors(self, users: FactorBlock, items: Sequence[FactorBlock]) -> Factors:
         assert self.scale is not None
@@ -164,15 +170,14 @@ class ExplicitShare:
             self.scale.mean,
         )
 
-    def _places(self, unit: int, test: Triples, known_items: Any, *, all_users: bool = False) -> tuple[Ints, Ints]:
+    def _places(self, unit: int, test: Triples, known_items: Any) -> tuple[Ints, Ints]:
         """Return rows within the unit and places of items; -1 for those that nothing was learned of."""
         layout = self.plan.layout
         rows = layout.users.position[test.users] - np.int32(layout.users.span(unit)[0])
         places = np.where(known_items[test.items], layout.items.position[test.items], -1)
-        if not all_users:
-            trained = np.zeros(layout.users.span(unit)[1] - layout.users.span(unit)[0], np.bool_)
-            trained[self._pairs(unit)[0]] = True
-            rows = np.where(trained[rows], rows, -1)
+        trained = np.zeros(layout.users.span(unit)[1] - layout.users.span(unit)[0], np.bool_)
+        trained[self._pairs(unit)[0]] = True
+        rows = np.where(trained[rows], rows, -1)
         return rows.astype(np.int32), places.astype(np.int32)
 
     # What is kept of the pairs

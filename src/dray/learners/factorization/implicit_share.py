@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dray.learners.factorization import implicit
-from dray.learners.factorization.evaluate import RankingSums, ranking_sums
+from dray.learners.factorization.evaluate import RankingSums, popular_sums, ranking_sums
 from dray.learners.factorization.explicit import SideName, side_of
 from dray.learners.factorization.explicit_share import UnitReport
 from dray.learners.factorization.factors import Factors, Floats, Ints, Longs, Seen
@@ -147,14 +147,22 @@ class ImplicitShare:
         """Return what the rankings of each unit's users come to. Items go by their place in the layout."""
         counts = item_counts[self.plan.layout.items.order]
         all_items = np.concatenate([part.factors for part in items])
-        found = {}
-        for unit, part in users.items():
-            held, first = self.units[unit], self.plan.span("users", unit)[0]
-            factors = Factors.of(part.factors.copy(), all_items)
-            seen = Seen(held.rows.starts, held.rows.columns)
-            test_rows = held.test.users - np.int32(first)
-            found[unit] = ranking_sums(factors, seen, test_rows, held.test.items, ks, counts, threads=threads)
-        return found
+        return {
+            unit: ranking_sums(
+                Factors.of(part.factors.copy(), all_items), *self._to_rank(unit), ks, counts, threads=threads
+            )
+            for unit, part in users.items()
+        }
+
+    def popular(self, units: Sequence[int], item_counts: Longs, ks: Sequence[int]) -> dict[int, RankingSums]:
+        """The same, for lists of what is popular."""
+        counts = item_counts[self.plan.layout.items.order]
+        return {unit: popular_sums(*self._to_rank(unit), ks, counts) for unit in units}
+
+    def _to_rank(self, unit: int) -> tuple[Seen, Ints, Ints]:
+        """Return what the users of a unit have seen, and their test pairs."""
+        held, first = self.units[unit], self.plan.span("users", unit)[0]
+        return Seen(held.rows.starts, held.rows.columns), held.test.users - np.int32(first), held.test.items
 
     def seen(self, unit: int) -> tuple[Ints, Ints, Floats]:
         """Return users, items and values of a unit's pairs, by user and item."""

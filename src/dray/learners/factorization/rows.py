@@ -33,7 +33,7 @@ from dray.learners.factorization.events import (
 from dray.learners.factorization.factors import Floats, Ints, Longs
 from dray.learners.factorization.ids import UNKNOWN, as_ids
 from dray.learners.factorization.known import Found, IdCounts, Ids, Known, found_before, merge
-from dray.learners.factorization.times import Doubles, TimeSketch, seconds_of
+from dray.learners.factorization.times import TimeSketch, seconds_of
 from dray.retry import OnWait, no_word
 from dray.storage import StorageOptions
 
@@ -91,28 +91,30 @@ def deal(
     on_wait: OnWait = no_word,
     *,
     test: bool = False,
-) -> list[Dealt]:
-    """Return these rows by block of users, each in the order of the data. Memory: the rows, a block, some batches."""
+) -> list[tuple[Dealt, ...]]:
+    """Return these rows by block of users, each in some pieces in the order of the data.
+
+    In pieces, since to join them would need memory for a block's rows twice, scattered over the heap.
+    """
     users, items = _Finder(ids.user_ids, rule.user), _Finder(ids.item_ids, rule.item)
-    pieces: list[list[tuple[Ints, Ints, Floats, Doubles | None]]] = [[] for _ in range(blocks)]
+    pieces: list[list[Dealt]] = [[] for _ in range(blocks)]
     at_once = min(_MOST_ROWS, max(_LEAST_ROWS, len(ids.user_ids), len(ids.item_ids)))
     block_type = np.uint16 if blocks <= 1 << 16 else np.int32  # numpy sorts 16 bits in one pass
     for batches in _gathered(_read(slices, rule, storage, on_wait), at_once, on_rows):
         user = users.find([batch.column(rule.user) for batch in batches])
         item = items.find([batch.column(rule.item) for batch in batches])
         value = np.concatenate([_values(batch, rule) for batch in batches])
+        if not np.isfinite(value.sum(dtype=np.float64)):
+            raise _changed()
         time = np.concatenate([seconds_of(batch.column(rule.time)) for batch in batches]) if rule.time else None
         block = block_of_user[user].astype(block_type)
         order = np.argsort(block, kind="stable")
         ends = np.cumsum(np.bincount(block, minlength=blocks))
         for number, rows in enumerate(np.split(order, ends[:-1])):
             if len(rows):
-                pieces[number].append((user[rows], item[rows], value[rows], None if time is None else time[rows]))
-    dealt = []
-    for number in range(blocks):
-        held, pieces[number] = pieces[number], []  # given back before the next block is put together
-        dealt.append(_joined(held, rule.time is not None, test))
-    return dealt
+                own = None if time is None else time[rows]
+                pieces[number].append(Dealt(user[rows], item[rows], value[rows], own, test))
+    return [tuple(held) for held in pieces]
 
 
 def _read(
@@ -191,16 +193,6 @@ def _values(batch: pa.RecordBatch, rule: RowRule) -> Floats:
     if rule.event:
         return weights_of(batch.column(rule.event), rule.weights)
     return np.ones(batch.num_rows, np.float32)
-
-
-def _joined(pieces: list[tuple[Ints, Ints, Floats, Doubles | None]], timed: bool, test: bool) -> Dealt:
-    users = np.concatenate([np.zeros(0, np.int32), *(piece[0] for piece in pieces)])
-    items = np.concatenate([np.zeros(0, np.int32), *(piece[1] for piece in pieces)])
-    values = np.concatenate([np.zeros(0, np.float32), *(piece[2] for piece in pieces)])
-    if not np.isfinite(values.sum(dtype=np.float64)):
-        raise _changed()
-    times = [piece[3] for piece in pieces if piece[3] is not None]
-    return Dealt(users, items, values, np.concatenate([np.zeros(0), *times]) if timed else None, test)
 
 
 class _Finder:

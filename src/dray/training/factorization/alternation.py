@@ -9,23 +9,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from dray.errors import DataError
-from dray.learners.factorization.evaluate import RankingSums
 from dray.learners.factorization.explicit import SideName
 from dray.learners.factorization.implicit_share import ImplicitPlan
 from dray.training.factorization.copies import Copy
-from dray.training.factorization.descent import TestPart
 from dray.training.factorization.foreman import Foreman
-from dray.training.factorization.passing import Passed, by_unit, pace
+from dray.training.factorization.passing import Passed, pace
 from dray.training.factorization.routes import Units
 from dray.workers.factor_worker import TurnReport
 
 
 class Alternation:
-    def __init__(self, foreman: Foreman, plan: ImplicitPlan, test: TestPart, share: Any) -> None:
+    def __init__(self, foreman: Foreman, plan: ImplicitPlan) -> None:
         self._foreman = foreman
         self._plan = plan
-        self._test = test
-        self._item_counts = share(test.item_counts)
         self._stands: dict[int, set[int]] = {}
         self.halvings = 0
         self.rate: float | None = None
@@ -74,18 +70,3 @@ class Alternation:
             for unit, part in zip(units, kept, strict=True):
                 solved[unit] = part
         return solved
-
-    def rankings(self, copy: Copy, holdings: Mapping[int, Units]) -> dict[int, RankingSums]:
-        calls = [
-            self._foreman.call(
-                worker,
-                "rankings",
-                units,
-                self._item_counts,
-                self._test.ks,
-                *(copy.users[unit] for unit in units),
-                *copy.items,
-            )
-            for worker, units in holdings.items()
-        ]
-        return by_unit(self._foreman.wait(calls).values())

@@ -7,49 +7,33 @@ blocks go from worker to worker and never through here.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from math import fsum, isfinite, sqrt
 from typing import Any
 
 import numpy as np
 
-from dray.learners.factorization.evaluate import RankingSums
 from dray.learners.factorization.explicit import Scale
 from dray.learners.factorization.explicit_share import ExplicitPlan
-from dray.learners.factorization.factors import Longs
 from dray.learners.factorization.grid import strata
 from dray.learners.factorization.serial import MOST_HALVINGS, hopeless
 from dray.training.factorization.copies import Copy
 from dray.training.factorization.foreman import Foreman
+from dray.training.factorization.measuring import TestPart
 from dray.training.factorization.passing import Passed, by_unit, pace
 from dray.training.factorization.routes import Units, routes
 from dray.workers.factor_worker import TurnReport
 
 
-@dataclass(frozen=True)
-class TestPart:
-    """What is evaluated, and how."""
-
-    pairs: int
-    ks: tuple[int, ...]
-    item_counts: Longs
-    each_epoch: bool
-    """Rankings too, which take longer than an epoch."""
-
-
 class Descent:
-    def __init__(
-        self, foreman: Foreman, plan: ExplicitPlan, scale: Scale, test: TestPart, share: Any, halvings: int = 0
-    ) -> None:
+    def __init__(self, foreman: Foreman, plan: ExplicitPlan, scale: Scale, test: TestPart, share: Any) -> None:
         self._foreman = foreman
         self._plan = plan
         self._scale = scale
         self._test = test
         self._known_items = share(np.asarray(test.item_counts > 0))
-        self._item_counts = share(test.item_counts)
         self._stands: dict[int, set[int]] = {}
         """Units of each worker that stand where the last copy does."""
-        self.halvings = halvings
+        self.halvings = 0
 
     @property
     def rate(self) -> float:
@@ -106,21 +90,6 @@ class Descent:
             self._stands = {worker: set(units) for worker, units in holdings.items()}
             metrics |= self._error_metrics([results[call] for call in errors])
         return Passed(after, metrics, {worker: pace(listed) for worker, listed in reports.items()}, finite)
-
-    def rankings(self, copy: Copy, holdings: Mapping[int, Units]) -> dict[int, RankingSums]:
-        calls = [
-            self._foreman.call(
-                worker,
-                "rankings",
-                units,
-                self._item_counts,
-                self._test.ks,
-                *(copy.users[unit] for unit in units),
-                *copy.items,
-            )
-            for worker, units in holdings.items()
-        ]
-        return by_unit(self._foreman.wait(calls).values())
 
     def _ask_errors(self, copy: Copy, holdings: Mapping[int, Units]) -> list[int]:
         limits = (self._scale.low, self._scale.high)

@@ -8,19 +8,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from dray.config.run_file import RunConfig
-from dray.learners.factorization.evaluate import RankingQuality
 from dray.learners.xgboost import Round
 from dray.telemetry.events import Telemetry
 from dray.training.factorization.alternation import Alternation
 from dray.training.factorization.copier import Copier, Stand
 from dray.training.factorization.copies import Copy, from_bytes, tokens
-from dray.training.factorization.descent import Descent, TestPart
+from dray.training.factorization.descent import Descent
 from dray.training.factorization.foreman import CopyGone, Foreman
 from dray.training.factorization.measuring import (
+    Judge,
+    TestPart,
     counts_of,
     deciding,
     is_better,
-    quality_of,
+    popularity_metrics,
     ranking_metrics,
 )
 from dray.training.factorization.passing import Passed
@@ -43,6 +44,8 @@ class Trained:
     metrics: dict[str, float]
     evaluation: dict[str, int]
     rate: float | None
+    """Of the last steps."""
+    halvings: int
 
 
 class Course:
@@ -58,7 +61,6 @@ class Course:
         keeper: Keeper,
         telemetry: Telemetry,
         first: Copy,
-        n_users: int,
     ) -> None:
         self._config = config
         self._crew = crew
@@ -68,7 +70,7 @@ class Course:
         self._keeper = keeper
         self._telemetry = telemetry
         self._first = first
-        self._n_users = n_users
+        self._judge = Judge(foreman, test, crew.group.share)
         self._copier = Copier(keeper, crew.group.fetch)
         self._metric = deciding(config.kind, test.ks)
         self._stand = Stand(first, None, 0, ())
@@ -105,7 +107,9 @@ class Course:
             if not passed.finite:
                 self._smaller_steps(number)
                 return
-            metrics = passed.metrics | (ranking_metrics(self._quality(passed.copy)) if self._test.each_epoch else {})
+            metrics = passed.metrics | (
+                ranking_metrics(self._judge.quality(passed.copy)) if self._test.each_epoch else {}
+            )
         except CopyGone:
             self._go_back()
             return
@@ -151,10 +155,6 @@ class Course:
         self._foreman.epoch = self._stand.copy.epoch
         self._crew.watch.rounds_told = self._stand.copy.epoch
 
-    def _quality(self, copy: Copy) -> RankingQuality:
-        parts = self._foreman.do(lambda holdings: self._method.rankings(copy, holdings))
-        return quality_of(parts, self._test.ks, self._n_users)
-
     def _tell(self, done: Round, passed: Passed) -> None:
         self._crew.watch.rounds_told = done.round
         workers = [
@@ -191,9 +191,11 @@ class Course:
         evaluation: dict[str, int] = {}
         if self._test.pairs:
             self._telemetry.emit("phase", name="evaluate")
-            quality = self._quality(final)
-            metrics |= ranking_metrics(quality)
+            quality = self._judge.quality(final)
+            metrics |= ranking_metrics(quality) | popularity_metrics(self._judge.popularity())
             evaluation = counts_of(quality)
         fetch = self._crew.group.fetch
         users, items = fetch(final.users), fetch(final.items)
-        return Trained(final, users, items, self._stand.rounds, metrics, evaluation, self._method.rate)
+        return Trained(
+            final, users, items, self._stand.rounds, metrics, evaluation, self._method.rate, self._method.halvings
+        )

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from dray.learners.factorization.evaluate import RankingSums
 from dray.training.factorization.copies import Copy
 from dray.training.factorization.routes import Units
 from dray.workers.factor_worker import TurnReport
@@ -41,10 +40,6 @@ class Method(Protocol):
 
     def halve(self) -> float | None:
         """Make the steps smaller after an epoch that diverged; return the new rate, None where there is none."""
-        ...
-
-    def rankings(self, copy: Copy, holdings: Mapping[int, Units]) -> dict[int, RankingSums]:
-        """Return how the test part ranks, by unit."""
         ...
 
 

@@ -34,7 +34,7 @@ class Previous:
         counts = np.diff(self.model.seen.starts)
         return found_before(self.model.user_ids, counts, self.model.item_ids, self.model.item_counts)
 
-    def pairs(self, known: Known, unit_of_user: Ints, units: int) -> list[Dealt]:
+    def pairs(self, known: Known, unit_of_user: Ints, units: int) -> list[tuple[Dealt, ...]]:
         """Return its pairs by unit."""
         seen = self.model.seen
         users = np.repeat(_indices(self.model.user_ids, known.user_ids), np.diff(seen.starts))
@@ -44,7 +44,7 @@ class Previous:
         edges = np.searchsorted(unit_of_user[users[order]], np.arange(units + 1))
         as_of = self.model.as_of
         return [
-            Dealt(users[rows], items[rows], values[rows], old=True, as_of=as_of)
+            (Dealt(users[rows], items[rows], values[rows], old=True, as_of=as_of),)
             for rows in (order[edges[unit] : edges[unit + 1]] for unit in range(units))
         ]
 

@@ -29,9 +29,10 @@ from dray.telemetry.events import Telemetry
 from dray.telemetry.run_directory import RunDirectory
 from dray.training.factorization.alternation import Alternation
 from dray.training.factorization.copies import Copy, tokens
-from dray.training.factorization.descent import Descent, TestPart
+from dray.training.factorization.descent import Descent
 from dray.training.factorization.epochs import Course, Trained
 from dray.training.factorization.foreman import Foreman, Rows, Weight, in_order
+from dray.training.factorization.measuring import TestPart
 from dray.training.factorization.previous import Previous, read_previous
 from dray.training.factorization.result import FactorResult
 from dray.training.factorization.saving import collect_seen, explicit_factors, forget_untrained, implicit_factors
@@ -117,7 +118,7 @@ class FactorTraining:
             model = self._model(crew, foreman, plan, known, loaded, trained)
             location = self.directory.path(MODEL)
             model.save(location, self.storage)
-            self._warn_of_evaluation(trained)
+            self._warn_of(trained)
             begin, started, ready, ended = self.times
             return FactorResult(
                 run=self.directory.run,
@@ -265,7 +266,9 @@ class FactorTraining:
     ) -> Course:
         config, share = self.config, crew.group.share
         early = config.kind == "implicit" and config.early_stop is not None
-        test = TestPart(loaded.test_pairs, tuple(config.eval_at), loaded.item_counts, each_epoch=early)
+        test = TestPart(
+            loaded.test_pairs, tuple(config.eval_at), loaded.item_counts, len(known.user_ids), each_epoch=early
+        )
         first = Copy.beginning(plan.plan.units)
         method: Descent | Alternation
         if isinstance(plan.plan, ExplicitPlan):
@@ -280,8 +283,8 @@ class FactorTraining:
             if previous is not None:
                 parts = previous.parts(known, plan.plan)
                 first = Copy(0, tokens(parts[0], share), tokens(parts[1], share))
-            method = Alternation(foreman, plan.plan, test, share)
-        return Course(config, crew, foreman, method, test, self.keeper, self.telemetry, first, len(known.user_ids))
+            method = Alternation(foreman, plan.plan)
+        return Course(config, crew, foreman, method, test, self.keeper, self.telemetry, first)
 
     def _model(
         self, crew: Crew, foreman: Foreman, plan: FactorPlan, known: Known, loaded: _Loaded, trained: Trained
@@ -303,8 +306,20 @@ class FactorTraining:
             self.config.kind, factors, known.user_ids, known.item_ids, seen, about, limits=limits, as_of=as_of
         )
 
-    def _warn_of_evaluation(self, trained: Trained) -> None:
+    def _warn_of(self, trained: Trained) -> None:
         found = trained.evaluation
+        if trained.halvings:
+            self._warn(
+                f"Training diverged, and went on with smaller steps: the learning rate was halved "
+                f"{trained.halvings} times, to {trained.rate:g}.",
+                f"Begin with it: --param learning_rate={trained.rate:g}.",
+            )
+        ours, popular = (trained.metrics.get(f"{who}-ndcg@{self.config.eval_at[0]}") for who in ("eval", "popular"))
+        if self.config.kind == "implicit" and ours is not None and popular is not None and popular >= ours:
+            self._warn(
+                f"Showing everybody what is popular does as well: NDCG {popular:.4f}, the model {ours:.4f}.",
+                "Give more events, or try other factors, alpha and regularization (--param); or show what is popular.",
+            )
         if found.get("pairs_of_unseen_items"):
             self._warn(
                 f"{found['pairs_of_unseen_items']:,} of {found['pairs']:,} test pairs have an item that nobody had in "

@@ -103,9 +103,9 @@ def listed(dealt: Dealt) -> list[tuple[Any, ...]]:
     return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
-def dealt_rows(parts: Sequence[Sequence[Dealt]], blocks: int) -> list[list[tuple[Any, ...]]]:
+def dealt_rows(parts: Sequence[Sequence[Sequence[Dealt]]], blocks: int) -> list[list[tuple[Any, ...]]]:
     """The rows of each block, as they come one reader after another."""
-    return [[row for part in parts for row in listed(part[block])] for block in range(blocks)]
+    return [[row for part in parts for piece in part[block] for row in listed(piece)] for block in range(blocks)]
 
 
 @pytest.mark.parametrize("kind", ID_KINDS)
@@ -124,7 +124,8 @@ def test_rows_are_dealt_by_user_in_the_order_of_the_data(
         expected[block_of_user[row[0]]].append(row)
     whole = deal(dataset.row_groups, EVENTS, all_known.ids, block_of_user, 4, DEFAULT)
     assert dealt_rows([whole], 4) == expected
-    assert all(part.users.dtype == part.items.dtype == np.int32 and part.values.dtype == np.float32 for part in whole)
+    pieces = [piece for held in whole for piece in held]
+    assert all(part.users.dtype == part.items.dtype == np.int32 and part.values.dtype == np.float32 for part in pieces)
     monkeypatch.setattr(rows, "_LEAST_ROWS", 1)
     small_batches(monkeypatch, 16)
     halves = (dataset.row_groups[:5], dataset.row_groups[5:])
@@ -137,9 +138,9 @@ def test_a_row_is_worth_its_rating_or_one(tmp_path: Path) -> None:
     dataset = opened(write(tmp_path / "a.parquet", table))
     ids = merge(look(dataset, RATED)).ids
     block_of_user = np.zeros(len(ids.user_ids), np.int32)
-    (rated,) = deal(dataset.row_groups, RATED, ids, block_of_user, 1, DEFAULT)
+    ((rated,),) = deal(dataset.row_groups, RATED, ids, block_of_user, 1, DEFAULT)
     assert rated.values.tolist() == table["rating"].to_pylist() and rated.times is None
-    (plain,) = deal(dataset.row_groups, RowRule(user="user", item="item"), ids, block_of_user, 1, DEFAULT, test=True)
+    ((plain,),) = deal(dataset.row_groups, RowRule(user="user", item="item"), ids, block_of_user, 1, DEFAULT, test=True)
     assert set(plain.values.tolist()) == {1.0} and plain.test
 
 

@@ -3,6 +3,7 @@
     result = dray.train("data/", label="y", workers=2)
     dray.predict(result.directory, "data/", "predictions/")
     model = dray.load(result.directory)
+    dray.recommend("runs/...", top=10, out="lists/")  # a run of model factorization
     result = dray.resume("runs/...")  # one that was interrupted
     results = list(dray.map(function, items))
     dray.describe("data.csv", label="y")
@@ -15,39 +16,46 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # `typing` itself would take longer to load than all of this
 if TYPE_CHECKING:
-    from dray.api import ingest, load, predict, resume, train
+    from dray.api import ingest, load, predict, recommend, resume, train
     from dray.data.describe import describe
     from dray.errors import DrayError, ItemError
     from dray.ingesting.written import IngestResult
+    from dray.learners.factorization.model import FactorModel
     from dray.learners.xgboost_model import Model
     from dray.mapping.map import map
     from dray.predicting import PredictResult
+    from dray.recommending.recommend import RecommendResult
     from dray.training.result import TrainResult
 
 __version__ = "0.1.0"
 
 _HOME = {
     "DrayError": "dray.errors",
+    "FactorModel": "dray.learners.factorization.model",
     "IngestResult": "dray.ingesting.written",
     "ItemError": "dray.errors",
     "Model": "dray.learners.xgboost_model",
     "PredictResult": "dray.predicting",
+    "RecommendResult": "dray.recommending.recommend",
     "TrainResult": "dray.training.result",
     "describe": "dray.data.describe",
     "ingest": "dray.api",
     "load": "dray.api",
     "map": "dray.mapping.map",
     "predict": "dray.api",
+    "recommend": "dray.api",
     "resume": "dray.api",
     "train": "dray.api",
 }
 
 __all__ = [
     "DrayError",
+    "FactorModel",
     "IngestResult",
     "ItemError",
     "Model",
     "PredictResult",
+    "RecommendResult",
     "TrainResult",
     "__version__",
     "describe",
@@ -55,6 +63,7 @@ __all__ = [
     "load",
     "map",
     "predict",
+    "recommend",
     "resume",
     "train",
 ]

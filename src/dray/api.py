@@ -4,29 +4,51 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 from dray.config.run_file import Level, make_config, read_run_file
 from dray.ingesting.cache import Reading, as_parquet
 from dray.ingesting.written import IngestResult
 from dray.jobs.anywhere import resume as _resume
 from dray.jobs.anywhere import train as _train
+from dray.learners.factorization.model import FactorModel
 from dray.learners.xgboost_model import Model, Output
 from dray.mapping.options import Options, Where
 from dray.predicting import PredictResult, load_model
 from dray.predicting import predict as _predict
+from dray.recommending.recommend import RecommendResult
+from dray.recommending.recommend import recommend as _recommend
 from dray.storage import StorageOptions
 from dray.telemetry.events import Sink, Telemetry
+from dray.training.factorization.result import FactorResult
 from dray.training.result import TrainResult
 
 
-def train(data: Any, label: str | None = None, *, progress: bool = False, **settings: Any) -> TrainResult:
+@overload
+def train(data: Any, label: str, *, progress: bool = False, **settings: Any) -> TrainResult: ...
+
+
+@overload
+def train(
+    data: Any, label: None = None, *, model: Literal["factorization"], progress: bool = False, **settings: Any
+) -> FactorResult: ...
+
+
+@overload
+def train(data: Any, label: None = None, *, progress: bool = False, **settings: Any) -> TrainResult | FactorResult: ...
+
+
+def train(
+    data: Any, label: str | None = None, *, progress: bool = False, **settings: Any
+) -> TrainResult | FactorResult:
     """Train on `data`, or as a run file says; `settings` are the keys of a run file (`dray.config.run_file`).
 
     `data` is what `dray train` takes, a table of pandas, polars or Arrow, or a function that connects to a database.
 
     >>> result = dray.train("data/", label="y", rounds=200, eval_fraction=0.2, params={"max_depth": 8})
     >>> result.booster
+    >>> result = dray.train("events/", model="factorization", user="user_id", item="item_id", event="type")
+    >>> result.loaded.recommend("somebody", 10)
     """
     if isinstance(data, str) and data.endswith((".yaml", ".yml")):
         values, origin = read_run_file(data), data
@@ -60,7 +82,7 @@ def resume(
     profile: str | None = None,
     role: str | None = None,
     progress: bool = False,
-) -> TrainResult:
+) -> TrainResult | FactorResult:
     """Go on with a run that ended before its last round, from its last checkpoint, as `dray resume` does.
 
     What is given replaces what the run was asked for; `workers` is a number, "auto", "2-8" or {"min": 2, "max": 8}.
@@ -79,7 +101,7 @@ def predict(
     read: Mapping[str, Any] | None = None,
     cache: str | None = None,
     keep: Sequence[str] = (),
-    output: Output = "probability",
+    output: Output | None = None,
     contributions: bool = False,
     workers: int | Literal["auto"] = "auto",
     threads: int | None = None,
@@ -90,7 +112,10 @@ def predict(
     role: str | None = None,
     progress: bool = False,
 ) -> PredictResult:
-    """Write the predictions of a run or a model file for `data` to `out`, as `dray predict` does."""
+    """Write the predictions of a run or a model file for `data` to `out`, as `dray predict` does.
+
+    `output` is "probability" (the default), "class" or "margin"; a recommender has scores of pairs, and no other.
+    """
     return _predict(
         model,
         data,
@@ -98,6 +123,52 @@ def predict(
         keep=keep,
         output=output,
         contributions=contributions,
+        workers=workers,
+        threads=threads,
+        cluster=cluster,
+        storage=StorageOptions(endpoint, region, profile, role),
+        reading=Reading(format, read, cache),
+        sinks=_sinks(progress),
+    )
+
+
+def recommend(
+    model: str | FactorModel,
+    *,
+    users: Any = None,
+    top: int = 10,
+    exclude_seen: bool = True,
+    items: Any = None,
+    events: Any = None,
+    out: str | None = None,
+    workers: int | Literal["auto"] = "auto",
+    threads: int | None = None,
+    cluster: str = "local",
+    format: str | None = None,
+    read: Mapping[str, Any] | None = None,
+    cache: str | None = None,
+    endpoint: str | None = None,
+    region: str | None = None,
+    profile: str | None = None,
+    role: str | None = None,
+    progress: bool = False,
+) -> RecommendResult:
+    """Find the best items of many users, as `dray recommend` does: Parquet in `out`, or `.table` of the result.
+
+    `users` and `items` are ids, or the name of a file with them; all by default. `events` (data, or a table; `format`,
+    `read` and `cache` are for it) are those of new users, who are answered without training again.
+
+    >>> dray.recommend("runs/...", top=10, out="lists/")
+    >>> dray.recommend("runs/...", users=["ann", "bob"]).table
+    """
+    return _recommend(
+        model,
+        users=users,
+        top=top,
+        exclude_seen=exclude_seen,
+        items=items,
+        events=events,
+        out=out,
         workers=workers,
         threads=threads,
         cluster=cluster,
@@ -175,8 +246,13 @@ def load(
     region: str | None = None,
     profile: str | None = None,
     role: str | None = None,
-) -> Model:
-    """Return the model of a run directory or a model file; `.booster` is the native one."""
+) -> Model | FactorModel:
+    """Return the model of a run directory or of what it keeps as its model.
+
+    Of xgboost a `Model`, whose `.booster` is the native one; of factorization a `FactorModel`:
+
+    >>> dray.load("runs/...").recommend("ann", 10).items
+    """
     return load_model(run, StorageOptions(endpoint, region, profile, role))
 
 

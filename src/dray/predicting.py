@@ -1,7 +1,8 @@
 """`dray predict`: stream a data set through a model, in this process or on workers.
 
 Columns are matched by name. A missing column or one of another kind is an error, an extra one is ignored, an unseen
-category counts as missing and is reported.
+category counts as missing and is reported. A recommender gives each pair of user and item a score; who is unknown to it
+is scored by what is known, and counted.
 """
 
 from __future__ import annotations
@@ -10,30 +11,25 @@ import functools
 import os
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, Literal, get_args
 
 import pyarrow as pa
 from pyarrow import fs as pafs
 
+from dray.config.run_file import ModelName
 from dray.data.features import fits, kind_of
 from dray.data.parquet import Dataset, open_dataset
 from dray.data.shards import Unit, deal
-from dray.errors import ConfigError, DataError, ModelError, StorageError, nearest
+from dray.errors import ConfigError, DataError, ModelError, nearest
 from dray.ingesting.cache import PLAIN, Reading, as_parquet
+from dray.learners.factorization.model import FactorModel
 from dray.learners.xgboost_model import Model, Output
-from dray.storage import (
-    DEFAULT,
-    StorageOptions,
-    absolute,
-    is_s3,
-    join,
-    open_storage,
-    remove_directory,
-    translate_errors,
-)
+from dray.recommending.opening import holds_recommender, open_recommender
+from dray.recommending.output_place import OutputPlace
+from dray.recommending.running import Runner, Where
+from dray.recommending.scoring import SCORE, ScoreJob, require_pairs, score_all
+from dray.storage import DEFAULT, StorageOptions, absolute, is_s3, join, open_storage, translate_errors
 from dray.telemetry.events import Sink, Telemetry
 from dray.telemetry.run_directory import open_run
 from dray.workers.crew import started_crew
@@ -52,14 +48,17 @@ class PredictResult:
     files: int
     workers: int
     unseen: dict[str, int]
-    """Values by column that the model has no category for: they counted as missing."""
+    """Rows by column whose value the model does not know: a category, a user, an item."""
+    model: ModelName = "xgboost"
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
 
-def load_model(location: str, storage: StorageOptions = DEFAULT) -> Model:
-    """Return the model of a run directory, or of a model file that dray wrote."""
+def load_model(location: str, storage: StorageOptions = DEFAULT) -> Model | FactorModel:
+    """Return the model of a run directory, or of a model file or directory that dray wrote."""
+    if holds_recommender(location, storage):
+        return open_recommender(location, storage).model
     model, _ = _read_model(location, storage)
     return model
 
@@ -70,7 +69,7 @@ def predict(
     out: str,
     *,
     keep: Sequence[str] = (),
-    output: Output = "probability",
+    output: Output | None = None,
     contributions: bool = False,
     workers: int | Literal["auto"] = "auto",
     threads: int | None = None,
@@ -82,8 +81,18 @@ def predict(
     """Write the predictions for `data` to `out`, one Parquet file for each input file, in the same order.
 
     Data of another format is copied into the cache as Parquet first; its copy's files are what is predicted for.
+    `output` is a probability unless another is asked for; a recommender knows scores only.
     """
     begin = time.perf_counter()
+    if holds_recommender(model, storage):
+        if output is not None or contributions:
+            raise ConfigError(
+                f"The run {model} is a recommender: it has scores of pairs, no "
+                f"{'contributions' if contributions else 'types of predictions'}.",
+                fix=f"Leave out --{'contributions' if contributions else 'type'}.",
+            )
+        return _score(model, data, out, keep, Where.of(workers, threads, cluster, 1 << 30), storage, reading, sinks)
+    output = output or "probability"
     if output not in get_args(Output):
         raise ConfigError(
             f'There is no output "{output}".{nearest(output, get_args(Output))}',
@@ -106,21 +115,18 @@ def predict(
             f'The output would have two columns "{min(twice)}".', fix="Keep fewer columns, or rename it in the data."
         )
     files = _destinations(dataset, out)
-    missing = _require_free(out, storage)
+    place = OutputPlace(out, storage, is_file=_is_file(files, out))
     job = PredictJob(content, model, output, tuple(keep), contributions, schema, storage)
     wanted = min(workers, len(files)) if workers != "auto" else workers
     try:
         telemetry.emit("phase", name="predict")
         cells = dataset.rows * len(loaded.features)
-        with started_crew(wanted, threads, cluster, len(files), cells, telemetry) as crew:
+        with place, started_crew(wanted, threads, cluster, len(files), cells, telemetry) as crew:
             destination = dict(files)
             shards = deal([unit for unit, _ in files], len(crew.ready), may_be_empty=True)
             job_ref = crew.group.share(job)
             tasks = [(job_ref, [(unit, destination[unit]) for unit in shard]) for shard in shards]
             reports: list[PredictReport] = crew.run("predict", tasks)
-    except BaseException:
-        _remove_all(out, files, missing, storage)
-        raise
     finally:
         telemetry.close()
     seconds = time.perf_counter() - begin
@@ -137,6 +143,60 @@ def predict(
             name: sum(report.unseen.get(name, 0) for report in reports) for report in reports for name in report.unseen
         },
     )
+
+
+def _score(
+    model: str,
+    data: Any,
+    out: str,
+    keep: Sequence[str],
+    where: Where,
+    storage: StorageOptions,
+    reading: Reading,
+    sinks: Sequence[Sink],
+) -> PredictResult:
+    """Write a score for each row of `data`, a pair of user and item, to `out`."""
+    begin = time.perf_counter()
+    known = open_recommender(model, storage)
+    rule = known.rule
+    telemetry = Telemetry(sinks)
+    try:
+        parquet = as_parquet(data, storage, reading, telemetry.emit, lambda schema: require_pairs(schema, rule))
+        dataset = open_dataset(parquet, storage)
+        require_pairs(dataset.schema, rule)
+        if SCORE in keep:
+            raise ConfigError(f'The output would have two columns "{SCORE}".', fix="Rename it in the data.")
+        schema = pa.schema([*_kept_fields(keep, dataset), pa.field(SCORE, pa.float32())])
+        files = _destinations(dataset, out)
+        source = known.model if where.workers == 0 or known.location is None else known.location
+        job = ScoreJob(source, rule.user, rule.item, tuple(keep), schema, storage)
+        runner = Runner(where, telemetry.emit)
+        with OutputPlace(out, storage, is_file=_is_file(files, out)):
+            telemetry.emit("phase", name="predict")
+            reports = score_all(runner, job, files, dataset.rows, telemetry)
+    finally:
+        telemetry.close()
+    seconds = time.perf_counter() - begin
+    rows = sum(report.rows for report in reports)
+    unknown = {
+        rule.user: sum(report.unknown_users for report in reports),
+        rule.item: sum(report.unknown_items for report in reports),
+    }
+    return PredictResult(
+        rows=rows,
+        seconds=round(seconds, 3),
+        rows_per_second=round(rows / seconds, 1),
+        peak_memory_bytes=runner.peak_memory_bytes,
+        output=absolute(out),
+        files=len(files),
+        workers=runner.workers,
+        unseen={name: count for name, count in unknown.items() if count},
+        model="factorization",
+    )
+
+
+def _is_file(files: Sequence[tuple[Unit, str]], out: str) -> bool:
+    return len(files) == 1 and files[0][1] == absolute(out)
 
 
 def _read_model(location: str, storage: StorageOptions) -> tuple[Model, bytes]:
@@ -192,32 +252,3 @@ def _destinations(dataset: Dataset, out: str) -> list[tuple[Unit, str]]:
     paths = ["/" + file.removeprefix("s3://").lstrip("/") for file in dataset.files]
     root = os.path.commonpath([os.path.dirname(path) for path in paths])  # noqa: PTH120  (of a bucket too)
     return [(unit, join(absolute(out), path[len(root) :].lstrip("/"))) for unit, path in zip(units, paths, strict=True)]
-
-
-def _require_free(out: str, storage: StorageOptions) -> list[Path]:
-    """Refuse an output that holds something; return the local directories that have to be made, the deepest first."""
-    filesystem, path = open_storage(out, storage)
-    with translate_errors(out):
-        info = filesystem.get_file_info(path)
-        taken = info.type == pafs.FileType.File
-        if info.type == pafs.FileType.Directory:
-            taken = bool(filesystem.get_file_info(pafs.FileSelector(path)))
-    if taken:
-        raise StorageError(f"The output {out} exists and is not empty.", fix="Name another place, or remove it.")
-    return [] if is_s3(out) else [place for place in (Path(path), *Path(path).parents) if not place.exists()]
-
-
-def _remove_all(out: str, files: Sequence[tuple[Unit, str]], missing: Sequence[Path], storage: StorageOptions) -> None:
-    """Leave nothing half-written: `out` was free before, so all of it is ours."""
-    filesystem, path = open_storage(out, storage)
-    with suppress(StorageError, OSError):
-        if len(files) == 1 and files[0][1] == absolute(out):
-            filesystem.delete_file(path)
-        elif is_s3(out) or missing:
-            remove_directory(out, storage)
-        else:  # an empty directory that was there before
-            filesystem.delete_dir_contents(path, missing_dir_ok=True)
-    with suppress(OSError):  # a parent that holds something else by now stays
-        for place in missing:
-            if place.exists():
-                place.rmdir()

@@ -18,6 +18,7 @@ LAYERS = [
     {"api", "report"},
     {"jobs"},
     {"training", "predicting"},
+    {"recommending"},
     {"ingesting"},
     {"mapping"},
     {"workers"},

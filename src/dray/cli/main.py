@@ -35,6 +35,7 @@ COMMANDS: dict[str, Entry] = {
     "train": Entry("dray.cli.train", "train", "Train a model, in this process or on Ray workers."),
     "resume": Entry("dray.cli.resume", "resume", "Go on with a run that ended before its last round."),
     "predict": Entry("dray.cli.predict", "predict", "Predict with a trained model, streaming, file by file."),
+    "recommend": Entry("dray.cli.recommend", "recommend", "Find the best items of users with a trained recommender."),
     "map": Entry("dray.cli.map", "map_", "Run a function over data, in parallel."),
     "runs": Entry("dray.cli.runs", "runs", "List the runs in a directory."),
     "cluster": Entry("dray.cli.cluster", "cluster", "Start and end clusters: by SSH, or on Kubernetes."),

@@ -20,9 +20,8 @@ from dray.cli.output import duration, human, print_json, size
     "--type",
     "output",
     type=click.Choice(["probability", "class", "margin"]),
-    default="probability",
-    show_default=True,
-    help="What to predict. Regression and ranking models predict their value for probability and class.",
+    help="What to predict. Regression and ranking models predict their value for probability and class; recommenders "
+    "have scores only. [default: probability]",
 )
 @click.option("--keep", metavar="COLUMN", multiple=True, help="Column of DATA to copy to the output; may be repeated.")
 @click.option("--contributions", is_flag=True, help="Add the SHAP contribution of every feature.")
@@ -51,6 +50,10 @@ def predict(
 
     Columns are matched by name: a missing one is an error, extra ones are ignored, an unseen category counts as
     missing and is reported.
+
+    For a recommender DATA are pairs of user and item, in the columns that the run names; OUT has a score for each.
+    Users and items that it does not know are scored by what is known (the mean and the other's bias; for events how
+    many had the item), and counted.
     """
     from dray.learners.xgboost_loading import load_lean
 
@@ -74,9 +77,8 @@ def predict(
             f"{result.output}: {result.rows:,} predictions in {result.files} files, {duration(result.seconds)}, "
             f"{result.rows_per_second:,.0f} rows/s, peak memory {size(result.peak_memory_bytes)}"
         )
+        treated = "it counted as missing" if result.model == "xgboost" else "they were scored by what is known"
         for name, count in result.unseen.items():
-            human(
-                f'Warning: {count:,} rows have a value of "{name}" that the model does not know; it counted as missing.'
-            )
+            human(f'Warning: {count:,} rows have a value of "{name}" that the model does not know; {treated}.')
     if as_json:
         print_json(result.to_json())

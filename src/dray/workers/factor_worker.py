@@ -174,10 +174,10 @@ class FactorWorker:
                 if by_item is not None:
                     self._implicit_share.by_item[unit] = by_item
 
-    def forget(self, units: Sequence[int]) -> None:
-        """Drop units that others hold now."""
-        for unit in units:
-            self._share.units.pop(unit, None)
+    def keep(self, units: Sequence[int]) -> None:
+        """Drop all units but these: others hold them."""
+        for unit in self._share.units.keys() - set(units):
+            self._share.units.pop(unit)
             if self._explicit is not None:
                 self._explicit.users.pop(unit, None)
             if self._implicit is not None:

@@ -22,6 +22,7 @@ KEYS = {
     "files": int,
     "workers": int,
     "unseen": dict,
+    "model": str,
 }
 
 

@@ -65,6 +65,8 @@ class Lookup:
 
     def find(self, values: Any) -> Ints:
         """Return the index of each id, UNKNOWN where there is none."""
+        if self._are_few_of_ours(values):
+            return np.array([self._find_one(value) for value in values], np.int32)
         wanted = as_ids(values, self.what)
         if len(wanted) == 0:
             return np.zeros(0, np.int32)
@@ -77,6 +79,11 @@ class Lookup:
             return np.array([self._find_one(value) for value in wanted.to_pylist()], np.int32)
         found = pc.index_in(wanted, self.ids)
         return np.asarray(pc.fill_null(found, UNKNOWN).to_numpy(zero_copy_only=False), np.int32)
+
+    def _are_few_of_ours(self, values: Any) -> bool:
+        """Whether these need no Arrow array, which imports pandas when it is made of a list: half a second, once."""
+        kind: type = str if pa.types.is_string(self.ids.type) else int
+        return isinstance(values, list) and 0 < len(values) <= _FEW and all(type(value) is kind for value in values)
 
     def _find_one(self, value: str | int) -> int:
         low, high = 0, len(self.order)

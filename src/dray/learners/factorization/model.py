@@ -8,7 +8,7 @@ in place of recommended ones, marked as such.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -18,17 +18,15 @@ import pyarrow.parquet as pq
 
 from dray.errors import ModelError
 from dray.learners.factorization import fold_in, model_files
-from dray.learners.factorization.factors import Factors, Floats, Ints, Longs, Seen, by_popularity
+from dray.learners.factorization.factors import Factors, Floats, Ints, Longs, Seen
 from dray.learners.factorization.fold_in import Doubles, Folded
 from dray.learners.factorization.ids import UNKNOWN, Lookup, as_ids
-from dray.learners.factorization.top import NOBODY, ItemIndex, best_for_users, best_of, require_some
+from dray.learners.factorization.top import NOBODY, ItemIndex, Tiles, best_for_users, best_of, require_some
 from dray.storage import DEFAULT, StorageOptions, write_atomically
 from dray.threads.limits import cpus_of_this_process
 
 Kind = Literal["explicit", "implicit"]
-By = Literal["factors", "popularity"]
-_FEW_ITEMS = 20_000
-"""So many are scored one by one in a millisecond; an index pays for more."""
+By = Literal["factors", "fold-in", "popularity"]
 _ROWS_AT_ONCE = 1 << 16
 _NONE = np.zeros(0, np.int32)
 
@@ -50,7 +48,7 @@ class Recommended:
     scores: Floats
     """What `score` says; the cosine for similar items; by popularity the share of users who had the item."""
     by: By
-    """"popularity" if the one it is for is unknown."""
+    """"popularity" if the one it is for is unknown; "fold-in" if it is known by its events only."""
     unknown_items: int = 0
     """Of the items to choose from, those that the model does not know."""
 
@@ -62,6 +60,9 @@ class FactorModel:
         self._about, self._parts = dict(about), parts
         self.kind: Kind = about["kind"]
         self.mean = float(about["mean"])
+        as_of = about.get("as_of")
+        self.as_of: float | None = None if as_of is None else float(as_of)
+        """Of the newest event it was trained on, in Unix seconds: what the age of events is counted from."""
         self.settings: dict[str, Any] = dict(about["settings"])
         """What it was trained with; folding in needs what fold_in.DESCENT (explicit) or ALTERNATION (implicit) name."""
         low, high = about["limits"] or (-np.inf, np.inf)
@@ -79,8 +80,9 @@ class FactorModel:
         seen: Seen,
         settings: Mapping[str, Any],
         limits: tuple[float, float] | None = None,
+        as_of: float | None = None,
     ) -> FactorModel:
-        """Return a model of arrays in memory. `seen` holds the training part's pairs."""
+        """Return a model of arrays in memory. `seen` holds the training part's pairs, and what each came to."""
         users, items = as_ids(user_ids, "user id"), as_ids(item_ids, "item id")
         if (len(users), len(items)) != (len(factors.users), len(factors.items)):
             raise ModelError(
@@ -95,10 +97,11 @@ class FactorModel:
             "item_bias": factors.item_bias,
             "seen_starts": np.asarray(seen.starts, np.int64),
             "seen_items": np.asarray(seen.items, np.int32),
+            "seen_values": np.ones(len(seen.items), np.float32) if seen.values is None else seen.values,
             "users": users,
             "items": items,
         }
-        about = {"kind": kind, "mean": factors.mean, "settings": dict(settings), "limits": limits}
+        about = {"kind": kind, "mean": factors.mean, "settings": dict(settings), "limits": limits, "as_of": as_of}
         return FactorModel(about, model_files.Parts(parts))
 
     @staticmethod
@@ -122,6 +125,7 @@ class FactorModel:
             "mean": self.mean,
             "settings": self.settings,
             "limits": self._about["limits"],
+            "as_of": self.as_of,
             "factors": factors,
             "users": users,
             "items": len(self._parts["item_factors"]),
@@ -133,11 +137,11 @@ class FactorModel:
     def digest(self) -> str:
         """sha256 of arrays and ids, as computed when the model was made."""
         stored = self._about.get("digest")
-        return str(stored) if stored else model_files.digest(self.kind, self.mean, self._parts)
+        return str(stored) if stored else model_files.digest(self.kind, self.mean, self.as_of, self._parts)
 
     def verify(self) -> None:
         """Read everything and compare it with the digest in model.json."""
-        actual = model_files.digest(self.kind, self.mean, self._parts)
+        actual = model_files.digest(self.kind, self.mean, self.as_of, self._parts)
         if actual != self.digest:
             raise ModelError(
                 f"The model is not what its digest says: {actual[:12]}, not {self.digest[:12]}.",
@@ -161,17 +165,19 @@ class FactorModel:
 
     @cached_property
     def seen(self) -> Seen:
-        return Seen(self._parts["seen_starts"], self._parts["seen_items"])
+        return Seen(self._parts["seen_starts"], self._parts["seen_items"], self._parts["seen_values"])
 
-    @cached_property
+    @property
     def item_counts(self) -> Longs:
         """How many users had each item."""
-        return self.seen.counts(len(self.item_ids))
+        counts: Longs = self._parts["item_counts"]
+        return counts
 
-    @cached_property
+    @property
     def popular(self) -> Ints:
         """All items that anybody had, the most popular first."""
-        return by_popularity(self.item_counts)
+        popular: Ints = self._parts["popular"]
+        return popular
 
     @cached_property
     def _users(self) -> Lookup:
@@ -183,13 +189,13 @@ class FactorModel:
 
     @cached_property
     def _index(self) -> ItemIndex:
-        return ItemIndex(self.factors.items, self.factors.item_bias, self.popular, self.threads)
+        coded = tuple(self._parts[name] for name in model_files.INDEX)
+        return ItemIndex(self.factors.items, self.factors.item_bias, coded, self.threads)
 
     def find_users(self, ids: Any) -> Ints:
         """Return the index of each user, -1 for one that is unknown or had no training event."""
         found = self._users.find(ids)
-        trained = self.seen.starts[found + np.int64(1)] > self.seen.starts[np.maximum(found, 0)]
-        return np.where((found != UNKNOWN) & trained, found, UNKNOWN).astype(np.int32)
+        return np.where(found != UNKNOWN, self._trained(np.maximum(found, 0)), UNKNOWN).astype(np.int32)
 
     def find_items(self, ids: Any) -> Ints:
         """Return the index of each item, -1 for one that is unknown or that nobody had in the training part."""
@@ -239,22 +245,40 @@ class FactorModel:
 
         In bounded memory, whatever the number of users.
         """
+        asked = self.user_ids if users is None else as_ids(users, "user id")
+        yield from self._lists(asked, self.find_users(asked), n, exclude_seen, items, threads)
+
+    def recommend_between(
+        self, begin: int, end: int, n: int = 10, *, exclude_seen: bool = True, items: Any = None, threads: int = 1
+    ) -> Iterator[pa.Table]:
+        """Yield what `recommend_many` does for the model's own users `begin` to `end`: none has to be looked up."""
+        ids = self.user_ids.slice(begin, end - begin)
+        found = self._trained(np.arange(begin, begin + len(ids), dtype=np.int32))
+        yield from self._lists(ids, found, n, exclude_seen, items, threads)
+
+    def recommend_new(
+        self, users: Any, events: Seen, n: int = 10, *, exclude_seen: bool = True, items: Any = None, threads: int = 1
+    ) -> Iterator[pa.Table]:
+        """Yield lists, as `recommend_many` does, for users that the model does not know, by folding them in.
+
+        `events` has the items (by their index) and ratings or summed weights of each. Who has none gets what is
+        popular.
+        """
         require_some(n)
         among, _ = self._among(items)
-        asked = self.user_ids if users is None else as_ids(users, "user id")
-        found = self.find_users(asked)
-        known, strangers = np.flatnonzero(found != UNKNOWN), np.flatnonzero(found == UNKNOWN)
-        seen = self.seen if exclude_seen else Seen.nothing(len(self.user_ids))
-        choice = self.popular if among is None else among
-        if len(known) and len(choice):
-            for best in best_for_users(self.factors, seen, n, found[known], choice, threads):
-                ids = asked.take(pa.array(known[best.first : best.first + len(best.items)]))
-                yield self._table(ids, best.items, best.scores, "factors")
-        shown = self._popular_indices(n, among, _NONE)
-        for begin in range(0, len(strangers), _ROWS_AT_ONCE):
-            ids = asked.take(pa.array(strangers[begin : begin + _ROWS_AT_ONCE]))
-            lists = np.broadcast_to(shown, (len(ids), len(shown)))
-            yield self._table(ids, lists, np.broadcast_to(self._share(shown), lists.shape), "popularity")
+        ids, f = as_ids(users, "user id"), self.factors
+        values = np.ones(len(events.items), np.float32) if events.values is None else events.values
+        counts = np.diff(events.starts)
+        able = np.flatnonzero(counts)
+        vectors, biases = np.zeros((len(ids), f.items.shape[1]), np.float32), np.zeros(len(ids), np.float32)
+        for user in able:
+            rows = slice(events.starts[user], events.starts[user + 1])
+            folded = self._fold_in(events.items[rows], values[rows], f.items, f.item_bias, lambda: self._item_gram)
+            vectors[user], biases[user] = folded.vector, folded.bias
+        new = Factors(vectors, f.items, biases, f.item_bias, f.mean)
+        had = events if exclude_seen else Seen.nothing(len(ids))
+        yield from self._ranked(new, had, ids, able.astype(np.int32), able, n, among, threads, "fold-in")
+        yield from self._popular_lists(ids.take(pa.array(np.flatnonzero(counts == 0))), n, among)
 
     def similar(self, item: Any, n: int = 10) -> Recommended:
         """Return the items whose vectors point most in the direction of an item's own, by cosine."""
@@ -271,6 +295,42 @@ class FactorModel:
         best = best_of(cosines, n)
         return Recommended(self._ids(best), np.clip(cosines[best], -1, 1), "factors")
 
+    def _lists(
+        self, ids: pa.Array, found: Ints, n: int, exclude_seen: bool, items: Any, threads: int
+    ) -> Iterator[pa.Table]:
+        require_some(n)
+        among, _ = self._among(items)
+        known, strangers = np.flatnonzero(found != UNKNOWN), np.flatnonzero(found == UNKNOWN)
+        seen = self.seen if exclude_seen else Seen.nothing(len(self.user_ids))
+        yield from self._ranked(self.factors, seen, ids, found[known], known, n, among, threads, "factors")
+        yield from self._popular_lists(ids.take(pa.array(strangers)), n, among)
+
+    def _ranked(
+        self,
+        factors: Factors,
+        seen: Seen,
+        ids: pa.Array,
+        rows: Ints,
+        places: Longs,
+        n: int,
+        among: Ints | None,
+        threads: int,
+        by: By,
+    ) -> Iterator[pa.Table]:
+        """Yield the lists of the users in `rows` of `factors`, whose ids stand at `places`."""
+        tiles = self._tiles if among is None else Tiles.of(factors.items, factors.item_bias, among)
+        if len(rows) and len(tiles.names):
+            for best in best_for_users(factors, seen, n, rows, tiles, threads):
+                taken = places[best.first : best.first + len(best.items)]
+                yield self._table(ids.take(pa.array(taken)), best.items, best.scores, by)
+
+    def _popular_lists(self, users: pa.Array, n: int, among: Ints | None) -> Iterator[pa.Table]:
+        shown = self._popular_indices(n, among, _NONE)
+        for begin in range(0, len(users), _ROWS_AT_ONCE):
+            ids = users.slice(begin, _ROWS_AT_ONCE)
+            lists = np.broadcast_to(shown, (len(ids), len(shown)))
+            yield self._table(ids, lists, np.broadcast_to(self._share(shown), lists.shape), "popularity")
+
     def fold_in(self, items: Any, values: Any) -> Folded:
         """Return what a new user is to the model, from the items it had and its ratings (or summed weights)."""
         f = self.factors
@@ -286,7 +346,8 @@ class FactorModel:
         require_some(n)
         among, unknown = self._among(items)
         skipped = np.unique(self.find_items(exclude))
-        return self._best(user.vector, user.bias, n, among, unknown, skipped[skipped != UNKNOWN])
+        best = self._best(user.vector, user.bias, n, among, unknown, skipped[skipped != UNKNOWN])
+        return replace(best, by="fold-in")
 
     def export(
         self,
@@ -332,6 +393,16 @@ class FactorModel:
     # How
 
     @cached_property
+    def _tiles(self) -> Tiles:
+        return Tiles.of(self.factors.items, self.factors.item_bias, self.popular)
+
+    def _trained(self, users: Ints) -> Ints:
+        """Return UNKNOWN in place of a user without a training event."""
+        starts = self._parts["seen_starts"]
+        trained: Ints = np.where(starts[users + np.int64(1)] > starts[users], users, UNKNOWN).astype(np.int32)
+        return trained
+
+    @cached_property
     def _lengths(self) -> Floats:
         items = self.factors.items
         lengths: Floats = np.sqrt(np.einsum("ij,ij->i", items, items))
@@ -366,7 +437,7 @@ class FactorModel:
     ) -> Recommended:
         from dray.learners.factorization import top_kernels
 
-        if among is None and len(self.popular) > _FEW_ITEMS:
+        if among is None and len(self.popular) > model_files.FEW_ITEMS:
             best, scores = self._index.best(vector, n, skipped)
         else:
             choice = np.sort(self.popular) if among is None else among
@@ -402,7 +473,9 @@ class FactorModel:
         return (self.item_counts[items] / max(len(self.user_ids), 1)).astype(np.float32)
 
     def _ids(self, indices: Any) -> pa.Array:
-        return self.item_ids.take(pa.array(indices))
+        # Of the array's own memory: `pa.array` imports pandas first, which takes longer than the answer.
+        held = np.ascontiguousarray(indices, np.int64)
+        return self.item_ids.take(pa.Array.from_buffers(pa.int64(), len(held), [None, pa.py_buffer(held)]))
 
     def _table(self, users: pa.Array, lists: Ints, scores: Floats, by: By) -> pa.Table:
         """Return lists as rows; a place that no item is left for has no row."""
@@ -413,7 +486,7 @@ class FactorModel:
                 "rank": pa.array((ranks + 1).astype(np.int32)),
                 "item": self._ids(lists[rows, ranks]),
                 "score": pa.array(scores[rows, ranks]),
-                "by": pa.array([by] * len(rows), pa.string()).dictionary_encode(),
+                "by": pa.DictionaryArray.from_arrays(np.zeros(len(rows), np.int32), pa.array([by])),
             }
         )
 

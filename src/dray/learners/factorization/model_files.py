@@ -12,15 +12,22 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dray.errors import ModelError
+from dray.learners.factorization.factors import by_popularity
 from dray.learners.factorization.ids import Lookup
 from dray.storage import StorageOptions, absolute, is_s3, join, open_storage, translate_errors, write_atomically
+from dray.threads.limits import cpus_of_this_process
 
 ABOUT = "model.json"
 FORMAT = 1
-ARRAYS = ("user_factors", "item_factors", "user_bias", "item_bias", "seen_starts", "seen_items")
+ARRAYS = ("user_factors", "item_factors", "user_bias", "item_bias", "seen_starts", "seen_items", "seen_values")
 IDS = ("users", "items")
-_ORDERS = ("users_order", "items_order")
-"""The indices in ascending order of the ids: what an id is found by without a table of all ids."""
+_DERIVED = ("users_order", "items_order", "item_counts", "popular")
+"""What follows from the others, kept so that the first answer need not wait for it: the indices in ascending order of
+the ids (what an id is found by without a table of all ids), how many users had an item, and the items in that order."""
+INDEX = ("index_order", "index_codes", "index_scales", "index_lengths", "index_slacks", "index_longest")
+"""Of a large catalogue: what top.ItemIndex looks for one user's items in."""
+FEW_ITEMS = 20_000
+"""So many are scored one by one in a millisecond; an index pays for more."""
 
 
 class Parts(Mapping[str, Any]):
@@ -35,14 +42,31 @@ class Parts(Mapping[str, Any]):
         return self._held[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter((*ARRAYS, *IDS, *_ORDERS))
+        return iter((*ARRAYS, *IDS, *_DERIVED, *(INDEX if self.has_index else ())))
 
     def __len__(self) -> int:
-        return len(ARRAYS) + len(IDS) + len(_ORDERS)
+        return len(list(iter(self)))
+
+    @property
+    def has_index(self) -> bool:
+        """Whether there are so many items that one user's are looked for in an index."""
+        return len(self["popular"]) > FEW_ITEMS
 
     def read(self, name: str) -> Any:
-        """Return a part that was not given: of a model in memory, that is the order of its ids."""
+        """Return a part that was not given: of a model in memory, one that follows from the others."""
+        if name in INDEX:
+            self._held |= zip(INDEX, self._make_index(), strict=True)
+            return self._held[name]
+        if name == "item_counts":
+            return np.bincount(self["seen_items"], minlength=len(self["item_factors"])).astype(np.int64)
+        if name == "popular":
+            return by_popularity(self["item_counts"])
         return Lookup.ordered(self[name.removesuffix("_order")])
+
+    def _make_index(self) -> tuple[npt.NDArray[Any], ...]:
+        from dray.learners.factorization.top import encode_items
+
+        return encode_items(self["item_factors"], self["popular"], min(4, cpus_of_this_process()))
 
 
 class StoredParts(Parts):
@@ -52,7 +76,13 @@ class StoredParts(Parts):
         super().__init__({})
         self._location, self._options, self._shapes = location, options, shapes
 
+    @property
+    def has_index(self) -> bool:
+        return all(name in self._shapes for name in INDEX)
+
     def read(self, name: str) -> Any:
+        if name in INDEX and not self.has_index:
+            return super().read(name)
         if name in IDS:
             return self._ids(name)
         path = join(self._location, f"{name}.npy")
@@ -94,7 +124,9 @@ def write(location: str, options: StorageOptions, about: Mapping[str, Any], part
     """Write all files, model.json last: without it, there is no model."""
     location = absolute(location).rstrip("/")
     shapes = {}
-    for name in (*ARRAYS, *_ORDERS):
+    for name in parts:
+        if name in IDS:
+            continue
         array = parts[name]
         shapes[name] = {"dtype": str(array.dtype), "shape": list(array.shape)}
         write_atomically(join(location, f"{name}.npy"), options, lambda file, array=array: _save(file, array))  # type: ignore[misc]
@@ -119,7 +151,7 @@ def read(location: str, options: StorageOptions) -> tuple[dict[str, Any], Parts]
     try:
         about: dict[str, Any] = json.loads(content)
         shapes = about["parts"]
-        missing = [name for name in (*ARRAYS, *_ORDERS, *IDS) if name not in shapes]
+        missing = [name for name in (*ARRAYS, *_DERIVED, *IDS) if name not in shapes]
     except (ValueError, KeyError, TypeError) as error:
         raise _damaged(path, str(error)) from error
     if about.get("format") != FORMAT:
@@ -131,9 +163,9 @@ def read(location: str, options: StorageOptions) -> tuple[dict[str, Any], Parts]
     return about, StoredParts(location, options, shapes)
 
 
-def digest(kind: str, mean: float, parts: Parts) -> str:
+def digest(kind: str, mean: float, as_of: float | None, parts: Parts) -> str:
     """sha256 of what the model says: equal models, equal digest, wherever and however they were trained."""
-    total = hashlib.sha256(f"{kind} {mean!r}".encode())
+    total = hashlib.sha256(f"{kind} {mean!r} {as_of!r}".encode())
     for name in ARRAYS:
         array = parts[name]
         total.update(f"{name} {array.dtype} {array.shape}".encode())

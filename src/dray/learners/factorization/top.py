@@ -25,10 +25,16 @@ USERS_AT_ONCE = 256
 ITEMS_AT_ONCE = 2048
 SPARE = 8
 """Candidates beyond those asked for: a matrix product may order nearly equal scores otherwise than they are."""
+_FIRST_BLOCKS = 64
+"""Looked at before anything else: their best items tell which other blocks can matter."""
+_STRETCH = 1024
+"""Blocks that a thread looks at before it takes the next: a quarter of a millisecond of work."""
 NOBODY = -1
 """The item in a place that no item is left for."""
 
 Doubles = npt.NDArray[np.float64]
+Coded = tuple[npt.NDArray[Any], ...]
+"""What `encode_items` gives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +54,17 @@ def best_for_users(
     seen: Seen,
     n: int,
     users: Ints | None = None,
-    among: Ints | None = None,
+    among: Ints | Tiles | None = None,
     threads: int = 1,
 ) -> Iterator[Best]:
     """Yield the `n` best items of `users` (all), some users at a time, without those they have seen.
 
-    `among` restricts the items. Memory: the factors once more (in order of length), a tile of 2 MB for each thread.
+    `among` restricts the items; `Tiles` made of them serve many calls. Memory:
+    the factors once more (in order of length), a tile of 2 MB for each thread.
     """
     require_some(n)
     wanted = np.arange(len(factors.users), dtype=np.int32) if users is None else np.asarray(users, np.int32)
-    tiles = _Tiles.of(factors.items, factors.item_bias, among)
+    tiles = among if isinstance(among, Tiles) else Tiles.of(factors.items, factors.item_bias, among)
     firsts = range(0, len(wanted), USERS_AT_ONCE)
 
     def find(first: int) -> Best:
@@ -81,22 +88,17 @@ def best_for_users(
 class ItemIndex:
     """Finds the best items for one vector. Built once for a catalogue: about a second for a million items."""
 
-    def __init__(self, items: Floats, bias: Floats, among: Ints | None = None, threads: int = 1) -> None:
+    def __init__(self, items: Floats, bias: Floats, coded: Coded | None = None, threads: int = 1) -> None:
+        """Use what `encode_items` made of the same items, or make it."""
         from dray.learners.factorization import top_kernels
 
         self._kernels = top_kernels
         self._items, self._bias = items, bias
-        block = top_kernels.BLOCK
-        self._order = _longest_first(items, among)
-        n, k = len(self._order), items.shape[1]
-        blocks = -(-n // block)
-        self._codes = np.empty((blocks, -(-k // 2), block), np.int8)
-        self._scales, self._lengths = np.empty(blocks), np.empty(blocks)
-        self._slacks = np.empty(blocks * block, np.float32)
-        edges = np.linspace(0, blocks, threads + 1).astype(np.int64)
-        with ThreadPoolExecutor(threads) as pool:
-            longest = list(pool.map(self._encode, edges[:-1], edges[1:]))
-        self._longest_code = max([1.0, *longest])
+        self._order, self._codes, self._scales, self._lengths, self._slacks, longest = coded or encode_items(
+            items, None, threads
+        )
+        self._longest_code = float(longest[0])
+        blocks, block, n = len(self._codes), top_kernels.BLOCK, len(self._order)
         self._sorted_bias = np.full(blocks * block, -np.inf, np.float32)
         self._sorted_bias[:n] = bias[self._order]
         self._top_bias = self._sorted_bias.reshape(blocks, block).max(axis=1).astype(np.float64)
@@ -118,30 +120,60 @@ class ItemIndex:
         steps = np.zeros(2 * self._codes.shape[1], np.int16)
         steps[: len(vector)] = np.rint(exact)
         error = float(np.linalg.norm(exact - steps[: len(vector)])) * step
-        parts = self._threads if len(self._codes) >= 1024 else 1
+        steps[1::2] -= 16 * steps[::2]  # see `scan`
+        scores, items = _empty_heaps((n,), np.float64)
 
-        def look(part: int) -> tuple[Doubles, Ints]:
-            scores, items = _empty_heaps((n,), np.float64)
+        def look(begin: int, end: int, scores: Doubles, items: Ints) -> None:
+            blocks = slice(begin, end)
+            places = slice(begin * self._kernels.BLOCK, end * self._kernels.BLOCK)
             self._kernels.scan(
-                *(self._items, self._bias, self._order, self._codes, self._scales, self._slacks, self._lengths),
-                *(self._sorted_bias, self._top_bias, vector, steps, step, length, error, skipped),
-                *(part, parts, scores, items),
+                *(self._items, self._bias, self._order[places], self._codes[blocks], self._scales[blocks]),
+                *(self._slacks[places], self._lengths[blocks], self._sorted_bias[places], self._top_bias[blocks]),
+                *(vector, steps, step, length, error, skipped, scores, items),
             )
-            return scores, items
 
-        others = [self._pool.submit(look, part) for part in range(1, parts)]
-        found = [look(0), *(other.result() for other in others)]
-        scores, items = (np.concatenate(side) for side in zip(*found, strict=True))
+        # The longest vectors first, which mostly leaves little to look at: for that no other thread is woken.
+        first, end = min(_FIRST_BLOCKS, len(self._codes)), len(self._codes)
+        look(0, first, scores, items)
+        left = np.count_nonzero(self._top_bias[first:] + length * self._lengths[first:] * (1 + 1e-6) >= scores[0])
+        stretches = iter(range(first, end, _STRETCH))  # each takes the next one: none waits for a thread that is slow
+
+        def look_on(scores: Doubles, items: Ints) -> None:
+            for begin in stretches:
+                look(begin, min(begin + _STRETCH, end), scores, items)
+
+        parts = self._threads if left > 2 * _STRETCH else 1
+        heaps = [(scores, items), *((scores.copy(), items.copy()) for _ in range(1, parts))]
+        others = [self._pool.submit(look_on, *heap) for heap in heaps[1:]]
+        look_on(*heaps[0])
+        for other in others:
+            if not other.cancel():
+                other.result()
+        scores, items = (np.concatenate(side) for side in zip(*heaps, strict=True))
+        items, places = np.unique(items, return_index=True)  # what was found first is in every heap
+        scores = scores[places]
         order = np.lexsort((items, -scores))[:n]
         order = order[items[order] != self._kernels.NO_ITEM]
         return items[order], scores[order]
 
-    def _encode(self, begin: int, end: int) -> float:
-        return float(
-            self._kernels.encode(
-                *(self._items, self._order, self._codes, self._scales, self._slacks, self._lengths, begin, end)
-            )
-        )
+
+def encode_items(items: Floats, among: Ints | None, threads: int = 1) -> Coded:
+    """Return order, codes, scales and lengths of blocks, errors of items and the longest code: plain arrays to keep."""
+    from dray.learners.factorization import top_kernels
+
+    order = _longest_first(items, among)
+    blocks = -(-len(order) // top_kernels.BLOCK)
+    codes = np.empty((blocks, -(-items.shape[1] // 2), top_kernels.BLOCK), np.int8)
+    scales, lengths = np.empty(blocks), np.empty(blocks)
+    slacks = np.empty(blocks * top_kernels.BLOCK, np.float32)
+
+    def encode(begin: int, end: int) -> float:
+        return float(top_kernels.encode(items, order, codes, scales, slacks, lengths, begin, end))
+
+    edges = np.linspace(0, blocks, threads + 1).astype(np.int64)
+    with ThreadPoolExecutor(threads) as pool:
+        longest = max([1.0, *pool.map(encode, edges[:-1], edges[1:])])
+    return order, codes, scales, lengths, slacks, np.array([longest])
 
 
 def best_of(scores: npt.NDArray[Any], n: int) -> npt.NDArray[np.int64]:
@@ -157,7 +189,7 @@ def best_of(scores: npt.NDArray[Any], n: int) -> npt.NDArray[np.int64]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Tiles:
+class Tiles:
     """The items, the longest vectors first, so that a product's rest can be left out when no item of it can matter."""
 
     names: Ints
@@ -170,18 +202,18 @@ class _Tiles:
     """The highest bias in a tile and all that follow."""
 
     @staticmethod
-    def of(items: Floats, bias: Floats, among: Ints | None) -> _Tiles:
+    def of(items: Floats, bias: Floats, among: Ints | None) -> Tiles:
         names = _longest_first(items, among)
         vectors, bias = items[names], bias[names]
         edges = [*range(0, len(names), ITEMS_AT_ONCE), len(names)]
         tops = [bias[begin:end].max() for begin, end in pairwise(edges)]
         lengths = np.linalg.norm(vectors[edges[:-1]].astype(np.float64), axis=1)
-        return _Tiles(
+        return Tiles(
             names, vectors, bias, edges, lengths, np.maximum.accumulate(np.array(tops[::-1], np.float64))[::-1]
         )
 
 
-def _best_of_block(factors: Factors, seen: Seen, tiles: _Tiles, n: int, first: int, users: Ints) -> Best:
+def _best_of_block(factors: Factors, seen: Seen, tiles: Tiles, n: int, first: int, users: Ints) -> Best:
     from dray.learners.factorization import top_kernels
 
     p = factors.users[users]

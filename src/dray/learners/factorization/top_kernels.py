@@ -22,8 +22,6 @@ except ImportError as error:
 
 BLOCK = 64
 """Items whose codes lie together: a multiple of every vector width."""
-RUN = 32
-"""Blocks in a row that one thread looks at: memory is read ahead only along a line."""
 LANES = 32
 """Scores that are compared with the worst of a heap at once."""
 NO_ITEM = 2**31 - 1
@@ -269,16 +267,15 @@ def scan(
     vector_length: Any,
     steps_error: Any,
     skipped: Any,
-    first: Any,
-    stride: Any,
     scores: Any,
     items: Any,
 ) -> None:
-    """Offer the items of every `stride`-th run of blocks to a heap with exact scores, but none that cannot enter it.
+    """Offer the items of some blocks to a heap with exact scores, but none that cannot enter it.
 
     |p.q - p'.q'| <= |p| |q - q'| + |p - p'| |q'| (Cauchy-Schwarz) for the rounded p', q': an item whose score from the
     codes lies further below the worst of the heap than that is passed over, and so is a block whose longest vector is
-    too short. The sums are 16 bits wide and may overflow on the way: what comes out is right, as it fits.
+    too short. A byte is 16 high + low: low x a + high x b is byte x a + high x (b - 16 a), which is what `steps` holds.
+    The sums are 16 bits wide and may overflow on the way: what comes out is right, as it fits.
     """
     pairs = codes.shape[1]
     n = order.shape[0]
@@ -290,8 +287,6 @@ def scan(
     start = np.int16(-offset)
     whole = pairs - pairs % 4
     for block in range(codes.shape[0]):
-        if (block // RUN) % stride != first:
-            continue
         reach = vector_length * lengths[block] * (1.0 + 1e-6)
         if top_biases[block] + reach < scores[0]:
             continue
@@ -312,7 +307,7 @@ def scan(
                 b = np.int16(lines[pair + 1, j])
                 c = np.int16(lines[pair + 2, j])
                 d = np.int16(lines[pair + 3, j])
-                low = a0 * (a & 15) + b0 * (b & 15) + c0 * (c & 15) + d0 * (d & 15)
+                low = a0 * a + b0 * b + c0 * c + d0 * d
                 high = a1 * (a >> 4) + b1 * (b >> 4) + c1 * (c >> 4) + d1 * (d >> 4)
                 sums[j] = np.int16(sums[j] + low + high)
         for pair in range(whole, pairs):
@@ -320,7 +315,7 @@ def scan(
             a1 = steps[2 * pair + 1]
             for j in range(BLOCK):
                 a = np.int16(lines[pair, j])
-                sums[j] = np.int16(sums[j] + a0 * (a & 15) + a1 * (a >> 4))
+                sums[j] = np.int16(sums[j] + a0 * a + a1 * (a >> 4))
         base = block * BLOCK
         factor = np.float32(scales[block] * step)
         # 1e-5: float32's own errors; |q'| <= 2 |q|, as a code is never further from its value than 0 is

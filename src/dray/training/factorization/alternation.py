@@ -13,7 +13,7 @@ from dray.learners.factorization.explicit import SideName
 from dray.learners.factorization.implicit_share import ImplicitPlan
 from dray.training.factorization.copies import Copy
 from dray.training.factorization.foreman import Foreman
-from dray.training.factorization.passing import Passed, pace
+from dray.training.factorization.passing import Passed, Stands, pace
 from dray.training.factorization.routes import Units
 from dray.workers.factor_worker import TurnReport
 
@@ -22,7 +22,7 @@ class Alternation:
     def __init__(self, foreman: Foreman, plan: ImplicitPlan) -> None:
         self._foreman = foreman
         self._plan = plan
-        self._stands: dict[int, set[int]] = {}
+        self._stands = Stands()
         self.halvings = 0
         self.rate: float | None = None
         """There are no steps to be made smaller."""
@@ -35,7 +35,7 @@ class Alternation:
 
     def epoch(self, number: int, copy: Copy, holdings: Mapping[int, Units]) -> Passed:
         attempt = self._foreman.attempt
-        stands, self._stands = self._stands, {}
+        stands = self._stands.taken(copy, self._foreman.losses)
         calls: list[int] = []
         items = list(copy.items)
         for worker, units in holdings.items():
@@ -56,7 +56,7 @@ class Alternation:
         reports: dict[int, list[TurnReport]] = {w: [results[call] for call in listed] for w, listed in solves.items()}
         finite = all(report.finite for listed in reports.values() for report in listed)
         if finite:
-            self._stands = {worker: set(units) for worker, units in holdings.items()}
+            self._stands.leave(after, self._foreman.losses, holdings)
         return Passed(after, {}, {worker: pace(listed) for worker, listed in reports.items()}, finite)
 
     def _solve(

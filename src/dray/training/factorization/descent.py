@@ -19,7 +19,7 @@ from dray.learners.factorization.serial import MOST_HALVINGS, hopeless
 from dray.training.factorization.copies import Copy
 from dray.training.factorization.foreman import Foreman
 from dray.training.factorization.measuring import TestPart
-from dray.training.factorization.passing import Passed, by_unit, pace
+from dray.training.factorization.passing import Passed, Stands, by_unit, pace
 from dray.training.factorization.routes import Units, routes
 from dray.workers.factor_worker import TurnReport
 
@@ -31,8 +31,7 @@ class Descent:
         self._scale = scale
         self._test = test
         self._known_items = share(np.asarray(test.item_counts > 0))
-        self._stands: dict[int, set[int]] = {}
-        """Units of each worker that stand where the last copy does."""
+        self._stands = Stands()
         self.halvings = 0
 
     @property
@@ -47,7 +46,7 @@ class Descent:
 
     def epoch(self, number: int, copy: Copy, holdings: Mapping[int, Units]) -> Passed:
         foreman, attempt = self._foreman, self._foreman.attempt
-        stands, self._stands = self._stands, {}  # nobody does until the epoch is complete
+        stands = self._stands.taken(copy, foreman.losses)  # nobody does until the epoch is complete
         others = [
             foreman.call(worker, "stand", attempt, self._scale, lacking, *(copy.users[unit] for unit in lacking))
             for worker, units in holdings.items()
@@ -87,7 +86,7 @@ class Descent:
         finite = isfinite(squares) and all(report.finite for report in done)
         metrics = {"train-rmse": sqrt(squares / self._scale.count)} if finite else {}
         if finite:
-            self._stands = {worker: set(units) for worker, units in holdings.items()}
+            self._stands.leave(after, foreman.losses, holdings)
             metrics |= self._error_metrics([results[call] for call in errors])
         return Passed(after, metrics, {worker: pace(listed) for worker, listed in reports.items()}, finite)
 

@@ -91,6 +91,8 @@ class Foreman:
         self._rows_told = 0
         self._complete = False
         self.attempt = 0
+        self.losses = 0
+        """Workers whose units went: what their numbers stand for may be others now."""
         self.epoch = 0
         """Complete epochs."""
         self.reports: dict[int, tuple[UnitReport, PartNotes]] = {}
@@ -222,6 +224,7 @@ class Foreman:
         return held
 
     def _drop(self, worker: int) -> None:
+        self.losses += 1
         for known in (self._loaded, self._held, self._held_items):
             known.pop(worker, None)
 
@@ -246,8 +249,12 @@ class Foreman:
     def _bring(self, target: Mapping[int, tuple[Part, ...]]) -> None:
         """Have every worker hold its units: handed over by others who live, or read again."""
         for worker in target.keys() - self._held.keys():
-            self.wait([self.call(worker, "prepare", self._plan)])
-            self._held[worker], self._held_items[worker] = set(), set()
+            self._held[worker], self._held_items[worker] = set(), set()  # so that its loss is not passed over
+            try:
+                self.wait([self.call(worker, "prepare", self._plan)])
+            except (Disturbed, CopyGone):
+                self._drop(worker)
+                raise
         lacking = {
             unit: worker for worker, parts in target.items() for unit in _units(parts) if unit not in self._held[worker]
         }
@@ -343,11 +350,10 @@ class Foreman:
         """Let workers drop what others hold now, and those go who hold nothing and are leaving."""
         calls = []
         for worker, held in list(self._held.items()):
-            others = held - set(_units(target.get(worker, ())))
-            if others:
-                calls.append(self.call(worker, "forget", tuple(others)))
-                self._held[worker] -= others
-                self._held_items[worker] -= others
+            units = _units(target.get(worker, ()))
+            calls.append(self.call(worker, "keep", units))  # a loss may have left it with more than is known here
+            self._held[worker] = held & set(units)
+            self._held_items[worker] &= set(units)
         self.wait(calls)
         for worker in self._crew.leaving & self._crew.ready.keys():
             if not self._held.get(worker):

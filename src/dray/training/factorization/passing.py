@@ -43,6 +43,23 @@ class Method(Protocol):
         ...
 
 
+class Stands:
+    """Units that need not be brought to where the training stands: the last epoch left them there."""
+
+    def __init__(self) -> None:
+        self._units: dict[int, set[int]] = {}
+        self._of: tuple[Copy | None, int] = (None, 0)
+
+    def taken(self, copy: Copy, losses: int) -> dict[int, set[int]]:
+        """Return them by worker, once: none if the training went back, or some worker is another one since."""
+        units, self._units = self._units, {}
+        return units if self._of[0] is copy and self._of[1] == losses else {}
+
+    def leave(self, copy: Copy, losses: int, holdings: Mapping[int, Units]) -> None:
+        self._units = {worker: set(units) for worker, units in holdings.items()}
+        self._of = copy, losses
+
+
 def pace(reports: Iterable[TurnReport]) -> Pace:
     listed = list(reports)
     return Pace(sum(report.rows for report in listed), sum(report.seconds for report in listed))

@@ -12,9 +12,10 @@ from dray.learners.factorization.explicit import FactorBlock, Scale
 from dray.learners.factorization.explicit_share import ExplicitPlan
 from dray.learners.factorization.factors import Factors, Longs, Seen
 from dray.learners.factorization.implicit_share import ImplicitPlan, PartFactors
-from dray.training.factorization.foreman import Foreman
+from dray.training.factorization.foreman import Disturbed, Foreman
 from dray.training.factorization.passing import by_unit
 from dray.training.factorization.routes import Units
+from dray.workers.group import InputGone
 
 
 def collect_seen(foreman: Foreman, fetch: Any, n_users: int) -> Seen:
@@ -38,7 +39,11 @@ def collect_seen(foreman: Foreman, fetch: Any, n_users: int) -> Seen:
                 if unit not in done:
                     call, kept = foreman.keeping(worker, 1, "seen", unit)
                     foreman.wait([call])
-                    _place(seen, *fetch(kept)[0])
+                    try:
+                        pairs = fetch(kept)[0]
+                    except InputGone:  # its machine went with it
+                        raise Disturbed from None
+                    _place(seen, *pairs)
                     done.add(unit)
 
     foreman.do(bring)

@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dray.errors import ConfigError, DataError, ModelError
+from dray.learners.factorization import top
 from dray.learners.factorization.factors import Factors, Seen
 from dray.learners.factorization.model import FactorModel
 from s3_server import S3Server
@@ -21,7 +22,9 @@ USERS = ["ann", "bob", "cäcilie", "new"]
 ITEMS = ["w", "x", "y", "z", "never"]
 
 
-def small(kind: Any = "explicit", users: Any = USERS, items: Any = ITEMS, **changes: Any) -> FactorModel:
+def small(
+    kind: Any = "explicit", users: Any = USERS, items: Any = ITEMS, values: Any = None, **changes: Any
+) -> FactorModel:
     random = np.random.default_rng(0)
     implicit = kind == "implicit"
     factors = Factors.of(
@@ -31,7 +34,7 @@ def small(kind: Any = "explicit", users: Any = USERS, items: Any = ITEMS, **chan
         None if implicit else np.array([1, 2, 3, 4, 5], np.float32),
         0.0 if implicit else 3.5,
     )
-    seen = Seen.of(np.array([0, 0, 1, 2, 2, 2, 1], np.int32), np.array([0, 1, 1, 0, 1, 2, 3], np.int32), 4)
+    seen = Seen.of(np.array([0, 0, 1, 2, 2, 2, 1], np.int32), np.array([0, 1, 1, 0, 1, 2, 3], np.int32), 4, values)
     return FactorModel.of(kind, factors, users, items, seen, {"regularization": 0.1}, **changes)
 
 
@@ -156,6 +159,26 @@ class TestRecommending:
         assert min(times) < 0.05  # a tenth of the catalogue that 5 ms are for; the machine may be busy
 
 
+class TestNewUsers:
+    def test_many_are_answered_as_each_would_be(self) -> None:
+        model = small("implicit")
+        model.settings |= {"alpha": 10.0, "frequency_power": 1.0}
+        events = Seen.of(
+            np.array([0, 0, 2], np.int32), np.array([0, 1, 3], np.int32), 3, np.array([1, 5, 2], np.float32)
+        )
+        table = pa.concat_tables(model.recommend_new(["n1", "n2", "n3"], events, 5)).unify_dictionaries()
+        rows = table.to_pylist()
+        assert {row["user"]: row["by"] for row in rows} == {"n1": "fold-in", "n2": "popularity", "n3": "fold-in"}
+        one = model.recommend_folded(model.fold_in(["w", "x"], [1.0, 5.0]), 5, exclude=["w", "x"])
+        assert one.by == "fold-in"
+        assert [row["item"] for row in rows if row["user"] == "n1"] == one.items.to_pylist()
+
+    def test_a_stretch_of_the_models_own_users_is_answered_without_looking_them_up(self) -> None:
+        model = large(300, 900, 8)
+        between = pa.concat_tables(model.recommend_between(100, 300, 5))
+        assert between == pa.concat_tables(model.recommend_many(range(100, 300), 5))
+
+
 class TestSimilarItems:
     def test_they_are_those_of_the_highest_cosine(self) -> None:
         model = large(50, 2_000, 8)
@@ -258,6 +281,34 @@ class TestKeeping:
         factors = Factors.of(np.ones((2, 2), np.float32), np.ones((2, 2), np.float32))
         FactorModel.of("implicit", factors, [1, 2], [3, 4], Seen.nothing(2), {}).save(str(tmp_path))
         assert FactorModel.load(str(tmp_path)).recommend(1).items.to_pylist() == []
+
+    def test_what_each_pair_came_to_and_the_newest_event_are_kept(self, location: str) -> None:
+        model = small(values=np.arange(7, dtype=np.float32), as_of=1.5e9)
+        model.save(location)
+        loaded = FactorModel.load(location)
+        assert loaded.as_of == 1.5e9 and small().as_of is None
+        assert loaded.seen.values is not None
+        assert loaded.seen.values.tolist() == [0, 1, 2, 6, 3, 4, 5]  # by user and item
+        assert len({small().digest, model.digest, small(as_of=1.5e9).digest}) == 3
+
+    def test_the_index_of_a_large_catalogue_is_kept_with_it(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        model = large(20, 21_000, 8)
+        model.save(str(tmp_path))
+        assert (tmp_path / "index_codes.npy").exists()
+        expected = [model.recommend(user, 10).items.to_pylist() for user in range(20)]
+
+        def build(*_: Any) -> Any:
+            raise AssertionError("it was built again")
+
+        monkeypatch.setattr(top, "encode_items", build)
+        loaded = FactorModel.load(str(tmp_path))
+        assert [loaded.recommend(user, 10).items.to_pylist() for user in range(20)] == expected
+
+    def test_a_small_catalogue_has_no_index(self, tmp_path: Path) -> None:
+        small().save(str(tmp_path))
+        assert not list(tmp_path.glob("index_*"))
 
     def test_the_digest_is_of_the_content(self) -> None:
         assert small().digest == small().digest

@@ -10,7 +10,7 @@ import pytest
 from dray.errors import ConfigError
 from dray.learners.factorization import top
 from dray.learners.factorization.factors import Factors, Seen
-from dray.learners.factorization.top import NOBODY, ItemIndex, best_for_users, best_of
+from dray.learners.factorization.top import NOBODY, ItemIndex, best_for_users, best_of, encode_items
 
 NONE = np.zeros(0, np.int32)
 
@@ -160,7 +160,7 @@ def test_items_and_users_of_zeros_rank_by_bias() -> None:
 def test_the_index_of_some_items_knows_no_others() -> None:
     factors = some_factors(1, 500)
     among = np.array([400, 7, 90], np.int32)
-    index = ItemIndex(factors.items, factors.item_bias, among)
+    index = ItemIndex(factors.items, factors.item_bias, encode_items(factors.items, among))
     assert index.best(factors.users[0], 10, NONE)[0].tolist() == by_sorting(factors, 0, 10, NONE, among)
 
 

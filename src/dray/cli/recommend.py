@@ -1,0 +1,211 @@
+"""`dray recommend`: the best items of users, similar items, vectors for another index."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from dray.cli.options import WORKERS, output_options, source_options, storage_options
+from dray.cli.output import duration, human, print_json, size
+from dray.errors import ConfigError
+
+if TYPE_CHECKING:
+    from dray.recommending.recommend import RecommendResult
+    from dray.storage import StorageOptions
+
+MOST_SHOWN = 20
+
+
+@click.command()
+@click.argument("model", metavar="RUN")
+@click.option("--users", metavar="FILE|ID,ID,...", help="Whom to recommend to. [default: all that the model knows]")
+@click.option("--top", type=int, default=10, show_default=True, help="Items of each user.")
+@click.option(
+    "--exclude-seen/--include-seen",
+    default=True,
+    show_default=True,
+    help="Leave out what the user had in the training data, or recommend that as well.",
+)
+@click.option("--items", metavar="FILE|ID,ID,...", help="Items to choose from. [default: all]")
+@click.option(
+    "--events",
+    metavar="FILE",
+    multiple=True,
+    help="Events of new users, with the run's columns: they get vectors of their own without training again. "
+    "[without --users: answers the users in FILE]",
+)
+@click.option(
+    "--similar-to", metavar="ITEM", multiple=True, help="Find items similar to ITEM instead; may be repeated."
+)
+@click.option(
+    "--export",
+    "export_to",
+    metavar="DIR",
+    help="Write vectors (users.parquet, items.parquet: id, bias, vector) for an index of nearest neighbours instead.",
+)
+@click.option(
+    "--bias-in-vector",
+    is_flag=True,
+    help="With --export: one more coordinate, so that the inner product alone has the order of the scores.",
+)
+@click.option("--out", metavar="DIR", help="Where the lists go, as Parquet files; a .parquet name for one file.")
+@click.option(
+    "--workers",
+    type=WORKERS,
+    default="auto",
+    help="0: this process; N: as many processes, on the cluster if one is named. [default: auto]",
+)
+@click.option("--threads", type=int, help="Threads of each worker. [default: the CPUs there are, shared]")
+@click.option("--cluster", default="local", help="local (this machine), auto (this machine's Ray), or host:port.")
+@source_options
+@click.option("--cache", metavar="DIR", help="Where Parquet copies of --events are kept. [default: ~/.cache/dray]")
+@storage_options
+@output_options
+def recommend(
+    model: str,
+    similar_to: Sequence[str],
+    export_to: str | None,
+    bias_in_vector: bool,
+    events: Sequence[str],
+    out: str | None,
+    top: int,
+    source: dict[str, Any],
+    cache: str | None,
+    storage: dict[str, str],
+    as_json: bool,
+    quiet: bool,
+    **options: Any,
+) -> None:
+    """Recommend items to users with RUN, a run of model factorization (or its model directory).
+
+    \b
+    dray recommend runs/shop --users ann,bob               shows their ten best items
+    dray recommend runs/shop --top 20 --out lists/         writes the lists of all users
+    dray recommend runs/shop --events today.jsonl          answers new users by their events
+    dray recommend runs/shop --similar-to lamp             shows items like that one
+
+    A FILE of ids is Parquet, CSV or JSON with a column named as in the run (or a single column), or text with an id on
+    each line. OUT has the columns user, rank, item, score and by: "factors"; "fold-in" for new users with --events;
+    "popularity" for users whom the model does not know. New items are folded in from Python: fold_in_item of
+    dray.load(RUN).
+    """
+    from dray.storage import StorageOptions
+
+    where = StorageOptions(**storage)
+    _require_one_question(options, events, similar_to, export_to, bias_in_vector, out)
+    if export_to is not None:
+        _export(model, export_to, bias_in_vector, where, as_json, quiet)
+    elif similar_to:
+        _similar(model, similar_to, top, out, where, as_json, quiet)
+    else:
+        from dray.ingesting.cache import Reading
+        from dray.recommending.recommend import recommend as run
+        from dray.telemetry.sinks.terminal import terminal
+
+        result = run(
+            model,
+            top=top,
+            events=list(events) or None,
+            out=out,
+            storage=where,
+            reading=Reading(source.pop("format", None), source, cache),
+            sinks=[] if quiet else [terminal(sys.stderr, live=sys.stderr.isatty())],
+            most_users=None if out else MOST_SHOWN,
+            **options,
+        )
+        _tell(result, quiet)
+        if as_json:
+            print_json(result.to_json())
+        elif result.table is not None:
+            _show(result.table, "user")
+
+
+def _require_one_question(
+    options: dict[str, Any],
+    events: Sequence[str],
+    similar_to: Sequence[str],
+    export_to: str | None,
+    bias_in_vector: bool,
+    out: str | None,
+) -> None:
+    """Refuse flags that mean nothing together."""
+    if bias_in_vector and export_to is None:
+        raise ConfigError("--bias-in-vector is for --export.", fix="Add --export DIR, or leave it out.")
+    other = "--export" if export_to is not None else "--similar-to" if similar_to else None
+    if other is None:
+        return
+    given = {"--users": options["users"], "--items": options["items"], "--events": events}
+    given |= {"--similar-to": similar_to, "--out": out} if other == "--export" else {}
+    for flag, value in given.items():
+        if value:
+            raise ConfigError(f"{flag} means nothing with {other}.", fix=f"Leave out {flag} or {other}.")
+
+
+def _tell(result: RecommendResult, quiet: bool) -> None:
+    if quiet:
+        return
+    if result.output is not None:
+        human(
+            f"{result.output}: {result.rows:,} rows for {result.users:,} users in {result.files} files, "
+            f"{duration(result.seconds)}, {result.users_per_second:,.0f} users/s, "
+            f"peak memory {size(result.peak_memory_bytes)}"
+        )
+    if result.users_folded:
+        human(f"{result.users_folded:,} users are new: they were answered by their events.")
+    if result.users_unknown:
+        human(f"Warning: the model does not know {result.users_unknown:,} users; they got what is popular.")
+    if result.items_unknown:
+        human(f"Warning: the model does not know {result.items_unknown:,} of the items; they were left out.")
+
+
+def _similar(
+    model: str, items: Sequence[str], top: int, out: str | None, storage: StorageOptions, as_json: bool, quiet: bool
+) -> None:
+    from dray.recommending.similar import similar_items, write_table
+
+    table = similar_items(model, items, top, storage)
+    if not quiet and "popularity" in table["by"].to_pylist():
+        human("Warning: the model does not know some of the items; what is popular stands in for what is similar.")
+    if out is not None:
+        document = {"output": write_table(table, out, storage), "rows": table.num_rows}
+        if not quiet:
+            human(f"{document['output']}: {table.num_rows:,} rows for {len(items):,} items")
+        if as_json:
+            print_json(document)
+    elif as_json:
+        print_json({"similar": table.to_pylist()})
+    else:
+        _show(table, "item")
+
+
+def _export(model: str, out: str, bias_in_vector: bool, storage: StorageOptions, as_json: bool, quiet: bool) -> None:
+    from dray.recommending.similar import export_vectors
+
+    files = export_vectors(model, out, bias_in_vector=bias_in_vector, storage=storage)
+    if not quiet:
+        human("\n".join(files))
+    if as_json:
+        print_json({"files": files})
+
+
+def _show(table: Any, key: str) -> None:
+    """Print lists as people read them, each under the name of whom it is for."""
+    from rich.console import Console
+    from rich.table import Table
+
+    shown = Table(box=None, pad_edge=False)
+    for name in table.column_names:
+        shown.add_column(name, justify="right" if name in ("rank", "score") else "left")
+    before = None
+    for row in table.to_pylist():
+        first = str(row[key]) if row[key] != before else ""
+        before = row[key]
+        shown.add_row(*(first if name == key else _word(row[name]) for name in table.column_names))
+    Console(file=sys.stdout, markup=False, highlight=False).print(shown)
+
+
+def _word(value: Any) -> str:
+    return f"{value:.4f}" if isinstance(value, float) else str(value)

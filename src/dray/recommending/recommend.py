@@ -1,0 +1,230 @@
+"""`dray recommend`: the best items of many users, in bounded memory, in this process or on workers."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dray.errors import ConfigError
+from dray.ingesting.cache import PLAIN, Reading
+from dray.learners.factorization.ids import UNKNOWN
+from dray.learners.factorization.model import FactorModel
+from dray.learners.factorization.top import require_some
+from dray.recommending.lists import ListsJob, ListsReport, ListsTask, make_lists, schema_of
+from dray.recommending.new_users import EventUsers, read_new_users
+from dray.recommending.opening import Recommender, opened
+from dray.recommending.output_place import OutputPlace
+from dray.recommending.running import Runner, Where, Workers
+from dray.recommending.wanted_ids import ids_of
+from dray.storage import DEFAULT, StorageOptions, absolute, join
+from dray.telemetry.events import Sink, Telemetry
+
+ROWS_A_FILE = 2_000_000
+TASKS_A_WORKER = 4
+"""So that the last ones end at about the same time."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecommendResult:
+    """What recommending for many users came to."""
+
+    users: int
+    users_unknown: int
+    """Users whom the model does not know: what is popular was recommended to them."""
+    users_folded: int
+    """New users whose vectors were made from their events."""
+    items_unknown: int
+    """Of the items to choose from, those that the model does not know."""
+    rows: int
+    seconds: float
+    users_per_second: float
+    peak_memory_bytes: int
+    output: str | None
+    files: int
+    workers: int
+    """0: this process."""
+    table: pa.Table | None = None
+    """The lists themselves, if they were not written."""
+
+    def to_json(self) -> dict[str, Any]:
+        document = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "table"}
+        return document if self.table is None else document | {"recommendations": self.table.to_pylist()}
+
+
+def recommend(
+    model: str | FactorModel,
+    *,
+    users: Any = None,
+    top: int = 10,
+    exclude_seen: bool = True,
+    items: Any = None,
+    events: Any = None,
+    out: str | None = None,
+    workers: Workers = "auto",
+    threads: int | None = None,
+    cluster: str = "local",
+    storage: StorageOptions = DEFAULT,
+    reading: Reading = PLAIN,
+    sinks: Sequence[Sink] = (),
+    most_users: int | None = None,
+) -> RecommendResult:
+    """Find the `top` best items of `users` (a file, ids, or all that the model knows) and write them to `out`.
+
+    `items` restricts what is chosen from. `events` are those of new users, who are folded in; without `users` it is the
+    users of these events who are answered. Without `out`, the result has the lists; `most_users` limits them.
+    """
+    begin = time.perf_counter()
+    require_some(top)
+    telemetry = Telemetry(sinks)
+    try:
+        known = opened(model, storage)
+        asked = None if users is None else ids_of(users, known.model.user_ids, "user", known.rule.user, storage)
+        among = None if items is None else ids_of(items, known.model.item_ids, "item", known.rule.item, storage)
+        unknown = 0 if among is None else int(np.count_nonzero(known.model.find_items(among) == UNKNOWN))
+        new = None if events is None else read_new_users(events, known, storage, telemetry.emit, reading)
+        _tell(telemetry, new)
+        groups = _groups(known.model, asked, new)
+        count = sum(group.count for group in groups)
+        if most_users is not None and count > most_users:
+            raise ConfigError(
+                f"The lists of {count:,} users are too many to show: at most {most_users} are.",
+                fix="Write them with --out DIR, or name fewer with --users.",
+            )
+        where = Where.of(workers, threads, cluster, count)
+        _require_reachable(known, out, where)
+        tasks = _tasks(groups, count, top, out, where)
+        job = ListsJob(
+            known.model if where.workers == 0 or known.location is None else known.location,
+            *(top, exclude_seen, among, where.threads, storage),
+        )
+        runner = Runner(where, telemetry.emit)
+        single = out is not None and out.endswith(".parquet")
+        with nullcontext() if out is None else OutputPlace(out, storage, is_file=single):
+            reports = _run(runner, job, tasks, count, telemetry)
+    finally:
+        telemetry.close()
+    seconds = time.perf_counter() - begin
+    tables = [report.table for report in reports if report.table is not None]
+    return RecommendResult(
+        users=count,
+        users_unknown=sum(report.unknown for report in reports),
+        users_folded=sum(report.folded for report in reports),
+        items_unknown=unknown,
+        rows=sum(report.rows for report in reports),
+        seconds=round(seconds, 3),
+        users_per_second=round(count / seconds, 1),
+        peak_memory_bytes=runner.peak_memory_bytes,
+        output=None if out is None else absolute(out),
+        files=0 if out is None else len(tasks),
+        workers=runner.workers,
+        table=None if out is not None else _in_order(tables, asked, known.model),
+    )
+
+
+def _groups(model: FactorModel, asked: pa.Array | None, new: EventUsers | None) -> list[_Group]:
+    """Return whom to answer: the model's own, others by id, new ones; each group is cut into tasks."""
+    if new is None:
+        return [_Group(len(model.user_ids) if asked is None else len(asked), asked)]
+    if asked is None:
+        return [_Group(len(new.known), new.known), _Group(len(new.new), None, new)]
+    new = new.only(asked)
+    others = asked.filter(pc.invert(pc.is_in(asked, new.new)))
+    return [_Group(len(others), others), _Group(len(new.new), None, new)]
+
+
+@dataclass(frozen=True)
+class _Group:
+    count: int
+    ids: pa.Array | None = None
+    new: EventUsers | None = None
+
+    def task(self, begin: int, end: int, destination: str | None) -> ListsTask:
+        if self.new is not None:
+            users, events = self.new.part(begin, end)
+            return ListsTask(destination, users=users, events=events)
+        if self.ids is not None:
+            return ListsTask(destination, users=self.ids.slice(begin, end - begin))
+        return ListsTask(destination, begin, end)
+
+
+def _tasks(groups: Iterable[_Group], count: int, top: int, out: str | None, where: Where) -> list[ListsTask]:
+    """Cut the users into tasks, a file each; a single file is one task."""
+    single = out is not None and out.endswith(".parquet")
+    size = max(1, ROWS_A_FILE // top)
+    if isinstance(where.workers, int) and where.workers > 0:
+        size = min(size, max(1, -(-count // (where.workers * TASKS_A_WORKER))))
+    elif where.workers == "auto":  # a cluster of unknown size
+        size = min(size, max(1024, -(-count // 64)))
+    ranges = [
+        (group, begin, min(begin + (group.count if single else size), group.count))
+        for group in groups
+        for begin in range(0, group.count, group.count if single else size)
+    ]
+    if single and len(ranges) > 1:
+        raise ConfigError(
+            f"{out} is one file, and known and new users are written to one each.", fix="Name a directory with --out."
+        )
+    if out is None:
+        return [group.task(begin, end, None) for group, begin, end in ranges]
+    names = [absolute(out)] if single else [join(absolute(out), f"part-{at:05}.parquet") for at in range(len(ranges))]
+    return [group.task(begin, end, name) for (group, begin, end), name in zip(ranges, names, strict=True)]
+
+
+def _run(
+    runner: Runner, job: ListsJob, tasks: Sequence[ListsTask], count: int, telemetry: Telemetry
+) -> list[ListsReport]:
+    telemetry.emit("phase", name="recommend")
+    reports, done = [], 0
+    for report in runner.run(functools.partial(make_lists, job), tasks):
+        reports.append(report)
+        done += report.users
+        telemetry.emit("progress", done=done, total=count, unit="users")
+    return reports
+
+
+def _require_reachable(known: Recommender, out: str | None, where: Where) -> None:
+    """Refuse workers for what only this process has."""
+    if where.workers == 0:
+        return
+    if known.location is None:
+        raise ConfigError("Workers need a model that is kept somewhere.", fix="Name its run, or use workers=0.")
+    if out is not None and out.endswith(".parquet"):
+        raise ConfigError(f"{out} is one file, and each task of workers writes one.", fix="Name a directory.")
+
+
+def _tell(telemetry: Telemetry, new: EventUsers | None) -> None:
+    if new is None:
+        return
+    if len(new.known):
+        telemetry.emit(
+            "warning",
+            message=f"{len(new.known):,} users of the events are known to the model: their new events are not used.",
+            fix="Train on them: dray train EVENTS --continue-from RUN.",
+        )
+    if new.unknown_items:
+        telemetry.emit(
+            "warning",
+            message=f"{new.unknown_items:,} events have an item that the model does not know: they were left out.",
+        )
+
+
+def _in_order(tables: Sequence[pa.Table], asked: pa.Array | None, model: FactorModel) -> pa.Table:
+    """Return all lists as one table, users in the order in which they were asked for."""
+    if not tables:
+        return schema_of(model).empty_table()
+    table = pa.concat_tables(tables).unify_dictionaries()
+    if asked is None:
+        return table
+    place = pc.index_in(table["user"], asked)
+    order = pc.sort_indices(
+        pa.table({"place": place, "rank": table["rank"]}), [("place", "ascending"), ("rank", "ascending")]
+    )
+    return table.take(order)

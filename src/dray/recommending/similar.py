@@ -1,0 +1,64 @@
+"""Items that are like others, as a table or a file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dray.learners.factorization.ids import as_ids
+from dray.learners.factorization.model import FactorModel
+from dray.learners.factorization.top import require_some
+from dray.recommending.opening import opened
+from dray.recommending.output_place import OutputPlace
+from dray.recommending.wanted_ids import as_model_has
+from dray.storage import DEFAULT, StorageOptions, write_atomically
+
+
+def similar_items(
+    model: str | FactorModel, items: Sequence[str | int], top: int = 10, storage: StorageOptions = DEFAULT
+) -> pa.Table:
+    """Return the most similar items of each as rows of item, rank, similar, score, by.
+
+    Of an item that the model does not know, what is popular; `by` says so.
+    """
+    require_some(top)
+    known = opened(model, storage).model
+    tables = []
+    for item in as_model_has(as_ids(items, "item id"), known.item_ids, "item"):
+        best = known.similar(item.as_py(), top)
+        count = len(best.items)
+        tables.append(
+            pa.table(
+                {
+                    "item": pa.array([item.as_py()] * count, known.item_ids.type),
+                    "rank": pa.array(range(1, count + 1), pa.int32()),
+                    "similar": best.items,
+                    "score": pa.array(best.scores, pa.float32()),
+                    "by": pa.array([best.by] * count, pa.string()),
+                }
+            )
+        )
+    return pa.concat_tables(tables)
+
+
+def write_table(table: pa.Table, out: str, storage: StorageOptions = DEFAULT) -> str:
+    """Write a table as one Parquet file, `out` itself or in it; return its location."""
+    single = out.endswith(".parquet")
+    with OutputPlace(out, storage, is_file=single) as place:
+        name = place.out if single else f"{place.out}/part-00000.parquet"
+        write_atomically(name, storage, lambda file: pq.write_table(table, file))
+    return name
+
+
+def export_vectors(
+    model: str | FactorModel, out: str, *, bias_in_vector: bool = False, storage: StorageOptions = DEFAULT
+) -> list[str]:
+    """Write users.parquet and items.parquet with ids and vectors to `out`, for an index of nearest neighbours."""
+    known = opened(model, storage).model
+    with OutputPlace(out, storage, is_file=False) as place:
+        users, items = (f"{place.out.rstrip('/')}/{side}.parquet" for side in ("users", "items"))
+        known.export(users, "users", bias_in_vector=bias_in_vector, storage=storage)
+        known.export(items, "items", bias_in_vector=bias_in_vector, storage=storage)
+    return [users, items]

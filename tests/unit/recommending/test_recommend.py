@@ -1,0 +1,316 @@
+"""Lists for many users: what they hold, where they go, what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import dray
+from dray.errors import ConfigError, DataError, DrayError, ModelError, StorageError
+from dray.learners.factorization.model import FactorModel
+from dray.recommending import lists
+from dray.recommending import recommend as recommending
+from dray.telemetry.run_directory import RunDirectory
+from recommender_run import USERS, write_run
+from s3_server import S3Server
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return write_run(str(tmp_path_factory.mktemp("runs") / "shop"))
+
+
+@pytest.fixture(scope="module")
+def numbers(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return write_run(str(tmp_path_factory.mktemp("runs") / "numbers"), text=False)
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def model_of(run: str) -> FactorModel:
+    model = dray.load(run)
+    assert isinstance(model, FactorModel)
+    return model
+
+
+def read(out: str | Path) -> pa.Table:
+    return pq.read_table(out).replace_schema_metadata(None)
+
+
+def listed(table: pa.Table, user: Any) -> list[Any]:
+    return [row["item"] for row in table.to_pylist() if row["user"] == user]
+
+
+class TestLists:
+    def test_all_users_get_the_lists_that_the_model_gives_each(self, run: str) -> None:
+        result = dray.recommend(run, top=4, out="lists")
+        table = read("lists")
+        assert table.column_names == ["user", "rank", "item", "score", "by"]
+        assert (result.users, result.rows, result.files, result.workers) == (USERS, table.num_rows, 1, 0)
+        assert (result.users_unknown, result.items_unknown, result.users_folded) == (0, 0, 0)
+        assert result.peak_memory_bytes > 10e6
+        model = model_of(run)
+        for user in ("u000", "u123", "u299"):
+            assert listed(table, user) == model.recommend(user, 4).items.to_pylist()
+        assert set(table["by"].to_pylist()) == {"factors"}
+
+    def test_what_users_have_seen_is_left_out_unless_asked_for(self, run: str) -> None:
+        model = model_of(run)
+        had = set(model.item_ids.take(pa.array(model.seen.of_user(3))).to_pylist())
+        without = listed(dray.recommend(run, users=["u003"], top=80).table, "u003")
+        everything = listed(dray.recommend(run, users=["u003"], top=80, exclude_seen=False).table, "u003")
+        assert had and not had & set(without)
+        assert set(everything) == had | set(without)
+
+    def test_unknown_users_get_what_is_popular_and_are_counted(self, run: str) -> None:
+        result = dray.recommend(run, users=["u001", "nobody", "u002"], top=2)
+        assert result.users_unknown == 1
+        assert result.table["user"].to_pylist() == ["u001", "u001", "nobody", "nobody", "u002", "u002"]
+        assert result.table["by"].to_pylist()[2:4] == ["popularity"] * 2
+
+    def test_only_the_items_named_are_chosen_from(self, run: str) -> None:
+        result = dray.recommend(run, users="u001", items="i01,i02,i03,nothing", exclude_seen=False)
+        assert sorted(listed(result.table, "u001")) == ["i01", "i02", "i03"]
+        assert result.items_unknown == 1
+
+    def test_a_user_who_is_named_twice_has_one_list(self, run: str) -> None:
+        assert dray.recommend(run, users="u001,u001", top=3).rows == 3
+
+    def test_many_users_are_written_to_several_files_in_pieces(self, run: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(recommending, "ROWS_A_FILE", 500)
+        monkeypatch.setattr(lists, "ROWS_AT_ONCE", 100)
+        result = dray.recommend(run, top=5, out="lists", threads=1)
+        assert result.files == 3
+        assert sorted(path.name for path in Path("lists").iterdir()) == [f"part-0000{at}.parquet" for at in range(3)]
+        assert read("lists")["user"].unique().to_pylist() == [f"u{at:03}" for at in range(USERS)]
+
+    def test_one_file_can_be_named(self, run: str) -> None:
+        dray.recommend(run, users="u001,u002", top=3, out="some/lists.parquet")
+        assert read("some/lists.parquet").num_rows == 6
+
+    def test_workers_give_the_same_lists(self, run: str) -> None:
+        dray.recommend(run, top=3, out="here")
+        result = dray.recommend(run, top=3, out="there", workers=2, threads=1)
+        assert result.workers >= 1 and result.files == 8
+        order = [("user", "ascending"), ("rank", "ascending")]
+        assert read("there").sort_by(order) == read("here").sort_by(order)
+
+    def test_a_model_in_memory_can_be_asked(self, run: str) -> None:
+        model = model_of(run)
+        assert dray.recommend(model, users=["u001"], top=3).table["item"].to_pylist() == listed(
+            dray.recommend(run, users=["u001"], top=3).table, "u001"
+        )
+        with pytest.raises(ConfigError, match="kept somewhere"):
+            dray.recommend(model, out="lists", workers=1)
+
+    def test_the_directory_of_a_model_will_do(self, run: str) -> None:
+        assert dray.recommend(f"{run}/model", users="u001", top=3).rows == 3
+
+    def test_runs_and_lists_can_be_in_a_store(self, s3_server: S3Server) -> None:
+        stored = write_run(s3_server.url("runs/shop"))
+        result = dray.recommend(stored, top=3, out=s3_server.url("lists"))
+        assert result.rows == 3 * USERS
+        again = dray.recommend(stored, users=["u007"], top=3)
+        assert listed(again.table, "u007") == model_of(stored).recommend("u007", 3).items.to_pylist()
+
+
+class TestIds:
+    def test_text_becomes_the_numbers_that_the_model_has(self, numbers: str) -> None:
+        assert dray.recommend(numbers, users="12, 7", top=1).table["user"].to_pylist() == [12, 7]
+
+    def test_text_that_is_no_number_is_refused(self, numbers: str) -> None:
+        with pytest.raises(DataError, match='user "ann" is no whole number') as caught:
+            dray.recommend(numbers, users="12,ann")
+        assert "such as 0" in caught.value.fix
+
+    @pytest.mark.parametrize("name", ["ids.parquet", "ids.csv", "ids.jsonl", "ids.txt", "ids"])
+    def test_ids_come_from_files_of_many_kinds(self, run: str, name: str) -> None:
+        if name.endswith(".parquet"):
+            pq.write_table(pa.table({"n": [1, 2], "user_id": ["u004", "u001"]}), name)
+        elif name.endswith(".csv"):
+            Path(name).write_text("user_id,n\nu004,1\nu001,2\n")
+        elif name.endswith(".jsonl"):
+            Path(name).write_text('{"user_id": "u004"}\n{"user_id": "u001"}\n')
+        else:
+            Path(name).write_text("u004\n\nu001\n")
+        assert dray.recommend(run, users=name, top=1).table["user"].to_pylist() == ["u004", "u001"]
+
+    def test_the_only_column_of_a_file_has_the_ids_whatever_its_name(self, run: str) -> None:
+        pq.write_table(pa.table({"who": ["u004"]}), "ids.parquet")
+        assert dray.recommend(run, users="ids.parquet", top=1).table["user"].to_pylist() == ["u004"]
+
+    def test_numbers_in_a_csv_are_text_if_the_models_ids_are(self, run: str) -> None:
+        Path("ids.csv").write_text("user_id\n007\n")
+        assert dray.recommend(run, users="ids.csv", top=1).table["user"].to_pylist() == ["007"]
+
+    @pytest.mark.parametrize(
+        ("write", "words"),
+        [
+            (lambda: pq.write_table(pa.table({"a": ["u1"], "b": [1]}), "ids.parquet"), 'no column "user_id"'),
+            (lambda: pq.write_table(pa.table({"user_id": [1]}), "ids.parquet"), "ids are text"),
+            (lambda: pq.write_table(pa.table({"user_id": pa.array([], pa.string())}), "ids.parquet"), "no rows in"),
+            (lambda: pq.write_table(pa.table({"user_id": ["u1", None]}), "ids.parquet"), "are missing"),
+            (lambda: None, "ids.parquet"),
+        ],
+    )
+    def test_a_file_that_will_not_do_is_named(self, run: str, write: Any, words: str) -> None:
+        write()
+        with pytest.raises(DrayError, match=words):
+            dray.recommend(run, users="ids.parquet")
+
+    def test_an_empty_text_file_has_no_ids(self, run: str) -> None:
+        Path("ids.txt").write_text("\n")
+        with pytest.raises(DataError, match=r"no users in ids\.txt"):
+            dray.recommend(run, users="ids.txt")
+
+
+class TestNewUsers:
+    EVENTS = (
+        '{"user_id": "new", "item_id": "i05", "type": "purchase"}\n'
+        '{"user_id": "new", "item_id": "i06", "type": "view"}\n'
+        '{"user_id": "new", "item_id": "i06", "type": "view"}\n'
+        '{"user_id": "newer", "item_id": "nothing", "type": "view"}\n'
+        '{"user_id": "u001", "item_id": "i01", "type": "view"}\n'
+    )
+
+    def test_they_are_answered_by_their_events(self, run: str) -> None:
+        Path("events.jsonl").write_text(self.EVENTS)
+        result = dray.recommend(run, events="events.jsonl", top=5)
+        assert (result.users, result.users_folded, result.users_unknown) == (3, 1, 1)
+        model = model_of(run)
+        folded = model.fold_in(["i05", "i06"], [5.0, 2.0])
+        best = model.recommend_folded(folded, 5, exclude=["i05", "i06"])
+        rows = [row for row in result.table.to_pylist() if row["user"] == "new"]
+        assert [row["item"] for row in rows] == best.items.to_pylist()
+        assert [row["score"] for row in rows] == pytest.approx(best.scores.tolist(), abs=1e-5)
+        by = {row["user"]: row["by"] for row in result.table.to_pylist()}
+        assert by == {"new": "fold-in", "newer": "popularity", "u001": "factors"}
+
+    def test_only_those_asked_for_are_answered(self, run: str) -> None:
+        Path("events.jsonl").write_text(self.EVENTS)
+        result = dray.recommend(run, events="events.jsonl", users="u009,new", top=2)
+        assert result.table["user"].to_pylist() == ["u009", "u009", "new", "new"]
+        assert result.users_folded == 1
+
+    def test_what_they_had_is_recommended_if_asked_for(self, run: str) -> None:
+        Path("events.jsonl").write_text(self.EVENTS)
+        result = dray.recommend(run, events="events.jsonl", users="new", top=80, exclude_seen=False)
+        assert {"i05", "i06"} <= set(listed(result.table, "new"))
+
+    def test_old_events_weigh_less_if_they_did_in_training(self, tmp_path: Path) -> None:
+        run = write_run(str(tmp_path / "aged"), event=None, time="at", half_life_days=1.0)
+        day = 86_400
+        pq.write_table(
+            pa.table({"user_id": ["new", "new"], "item_id": ["i05", "i06"], "at": [2_000_000, 2_000_000 - day]}),
+            "events.parquet",
+        )
+        model = model_of(run)
+        expected = model.recommend_folded(model.fold_in(["i05", "i06"], [1.0, 0.5]), 5, exclude=["i05", "i06"])
+        result = dray.recommend(run, events="events.parquet", top=5)
+        assert listed(result.table, "new") == expected.items.to_pylist()
+        assert result.table["score"].to_pylist() == pytest.approx(expected.scores.tolist(), abs=1e-5)
+
+    def test_ratings_of_new_users_are_folded_in(self, tmp_path: Path) -> None:
+        run = write_run(str(tmp_path / "rated"), "explicit", text=False)
+        pq.write_table(pa.table({"user_id": [9_000], "item_id": [5], "stars": [5.0]}), "events.parquet")
+        assert dray.recommend(run, events="events.parquet", top=5).users_folded == 1
+
+    def test_new_users_are_folded_in_on_workers_too(self, run: str) -> None:
+        Path("events.jsonl").write_text(self.EVENTS)
+        dray.recommend(run, events="events.jsonl", top=5, out="here")
+        dray.recommend(run, events="events.jsonl", top=5, out="there", workers=1)
+        order = [("user", "ascending"), ("rank", "ascending")]
+        assert read("there").sort_by(order) == read("here").sort_by(order)
+
+    @pytest.mark.parametrize(
+        ("line", "words"),
+        [
+            ('{"user_id": "new", "item_id": "i05", "type": "wish"}', '"wish"'),
+            ('{"user_id": "new", "item": "i05", "type": "view"}', "item_id"),
+            ('{"user_id": 5, "item_id": "i05", "type": "view"}', "user ids are text"),
+        ],
+    )
+    def test_events_that_training_would_refuse_are_refused(self, run: str, line: str, words: str) -> None:
+        Path("events.jsonl").write_text(line + "\n")
+        with pytest.raises(DataError, match=words):
+            dray.recommend(run, events="events.jsonl")
+
+
+class TestRefusals:
+    def test_no_items_at_all_are_no_list(self, run: str) -> None:
+        with pytest.raises(ConfigError, match="0 items"):
+            dray.recommend(run, top=0)
+
+    @pytest.mark.parametrize("out", ["lists", "lists.parquet"])
+    def test_an_output_that_exists_is_not_touched(self, run: str, out: str) -> None:
+        dray.recommend(run, users="u001", out=out)
+        before = read(out)
+        with pytest.raises(StorageError, match="exists and is not empty"):
+            dray.recommend(run, users="u002", out=out)
+        assert read(out) == before
+
+    def test_nothing_half_written_is_left(self, run: str, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(recommending, "ROWS_A_FILE", 500)
+        made = recommending.make_lists
+
+        def fail(job: Any, task: Any) -> Any:
+            if task.begin:
+                raise DataError("The disk is full.", fix="Make room.")
+            return made(job, task)
+
+        monkeypatch.setattr(recommending, "make_lists", fail)
+        with pytest.raises(DataError, match="disk is full"):
+            dray.recommend(run, top=5, out="new/lists")
+        assert not Path("new").exists()
+
+    def test_one_file_is_not_for_workers(self, run: str) -> None:
+        with pytest.raises(ConfigError, match="one file"):
+            dray.recommend(run, out="lists.parquet", workers=2)
+
+    def test_a_place_without_a_run_is_told(self) -> None:
+        with pytest.raises(ModelError, match="no run or model"):
+            dray.recommend("nowhere")
+        Path("empty").mkdir()
+        with pytest.raises(ModelError, match="not a run"):
+            dray.recommend("empty")
+
+    def test_an_unfinished_run_has_no_model(self) -> None:
+        RunDirectory.create("runs/half", config={"model": "factorization"}).close()
+        for ask in (dray.recommend, dray.load):
+            with pytest.raises(ModelError, match="is running: it has no model"):
+                ask("runs/half")
+
+    @pytest.mark.parametrize("config", [{"label": "y"}, {"model": "xgboost"}, None])
+    def test_a_run_of_trees_recommends_nothing(self, config: Any) -> None:
+        directory = RunDirectory.create("runs/trees", config=config)
+        directory.finish({})
+        directory.close()
+        with pytest.raises(ModelError, match="one of xgboost, no recommender") as caught:
+            dray.recommend("runs/trees")
+        assert "dray predict" in caught.value.fix
+
+    def test_a_model_without_its_file_is_told(self, run: str, tmp_path: Path) -> None:
+        lost = Path(write_run(str(tmp_path / "lost")))
+        (lost / "model" / "model.json").unlink()
+        with pytest.raises(ModelError, match="no factor model"):
+            dray.recommend(str(lost))
+
+
+def test_a_run_is_loaded_as_the_model_it_is(run: str) -> None:
+    model = model_of(run)
+    assert model.as_of == 1_000_000.0
+    assert model.recommend("u001", 3).by == "factors"
+    assert isinstance(dray.load(f"{run}/model"), FactorModel)
+
+
+def test_the_result_is_json(run: str) -> None:
+    document = dray.recommend(run, users="u001", top=1).to_json()
+    assert json.loads(json.dumps(document))["recommendations"][0]["user"] == "u001"

@@ -19,8 +19,8 @@ from dray.learners.factorization.factors import Floats, Ints
 from dray.learners.factorization.implicit_share import ImplicitPlan, PartFactors
 from dray.learners.factorization.known import Found, Known, found_before
 from dray.learners.factorization.model import FactorModel
-from dray.storage import StorageOptions, join
-from dray.telemetry.run_directory import open_run
+from dray.recommending.opening import open_recommender
+from dray.storage import StorageOptions
 
 
 @dataclass(frozen=True)
@@ -94,18 +94,7 @@ def read_previous(config: RunConfig, storage: StorageOptions) -> Previous | None
     """Return the run to go on from, if there is one, after looking whether it fits."""
     if config.continue_from is None:
         return None
-    run = open_run(config.continue_from, storage)
-    document = run.document
-    if (document.get("config") or {}).get("model") != "factorization":
-        raise ConfigError(
-            f"{config.continue_from} is no recommender: a run goes on as the model that it is.",
-            fix="Name a run of --model factorization, or train without --continue-from.",
-        )
-    if document["status"] != "finished":
-        raise ConfigError(
-            f"The run {config.continue_from} is {document['status']}: it has no model.", fix="Name a finished run."
-        )
-    model = FactorModel.load(join(config.continue_from, "model"), storage)
+    model = open_recommender(config.continue_from, storage).model
     if model.kind != config.kind:
         raise ConfigError(
             f"The earlier run learned from {_WORDS[model.kind]}, this one is to learn from {_WORDS[config.kind]}.",

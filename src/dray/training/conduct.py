@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
@@ -40,8 +41,8 @@ def conduct(
     resumed: Sequence[str] | None = None,
 ) -> Result:
     """Train from `standing` on; `resumed` are warnings about a run that was begun before, None for a new one."""
-    warnings = _Warnings()
-    telemetry = Telemetry([directory, warnings, *sinks])
+    warnings, copies = _Warnings(), _Copies()
+    telemetry = Telemetry([directory, warnings, copies, *sinks])
     directory.on_problem = lambda what, fix: telemetry.emit("warning", message=what, fix=fix)
     checkpoints = Checkpoints(directory)
     keeper = Keeper(checkpoints, telemetry, standing)
@@ -58,6 +59,7 @@ def conduct(
         directory.finish(result.to_json())  # not left to a sink: a result that cannot be written is a failure
         telemetry.emit("run_finished", result=result.to_json())
     except BaseException as error:
+        copies.name_sources(error)
         keeper.close(write=training.begun)
         word = round_word(config.model)
         _end_badly(error, directory, telemetry, word, keep=keeper.written > 0 or resumed is not None)
@@ -115,3 +117,30 @@ class _Warnings:
 
     def close(self) -> None:
         pass
+
+
+class _Copies:
+    """A sink that keeps which Parquet copies stand for the user's data, for an error to name what the user did."""
+
+    def __init__(self) -> None:
+        self._sources: dict[str, str] = {}
+
+    def event(self, event: Event) -> None:
+        if event.kind == "copied":
+            self._sources[event.data["copy"]] = event.data["source"]
+
+    def sample(self, samples: list[Sample]) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
+
+    def name_sources(self, error: BaseException) -> None:
+        """Put "the Parquet copy of events.jsonl" in the place of a file in the cache."""
+        if not isinstance(error, DrayError):
+            return
+        what, fix, *more = error.args
+        for copy, source in self._sources.items():
+            file, words = rf"{re.escape(copy)}(/\S+?\.parquet)?", f"the Parquet copy of {source}".replace("\\", r"\\")
+            what, fix = (re.sub(file, words, str(text)) for text in (what, fix))
+        error.args = (what, fix, *more)

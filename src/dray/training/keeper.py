@@ -34,6 +34,10 @@ class Keeper:
             self.latest = standing
             self._news.set()
 
+    def let_go(self) -> None:
+        """Forget the newest model's bytes: the training is over. What is in the run directory stays there."""
+        self.latest = Standing(self.latest.round, None, self.latest.rounds)
+
     def close(self, *, write: bool) -> None:
         """Stop; with `write`, only after the newest model is in the run directory."""
         self._closing = True

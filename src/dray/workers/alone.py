@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from types import FrameType
@@ -45,12 +46,13 @@ class Alone:
         self._watch = watch
         self._on_copy = on_copy
         self._copied_round = 0
-        self._waiting: list[Happening | tuple[int, str, tuple[Any, ...], list[_Later] | None]] = []
+        self._ready: list[Happening] = []
+        self._waiting: deque[tuple[int, str, tuple[Any, ...], list[_Later] | None]] = deque()
         self._member = Member(0, socket.gethostname(), os.getpid(), threads)
         self._numbers = itertools.count()
 
     def start(self, worker: int) -> None:  # noqa: ARG002  (there is one)
-        self._waiting.append(Ready(self._member))
+        self._ready.append(Ready(self._member))
 
     def expected(self) -> frozenset[int]:
         return frozenset()
@@ -78,24 +80,30 @@ class Alone:
         return value
 
     def happenings(self, timeout_s: float) -> list[Happening]:  # noqa: ARG002  (it takes what the call takes)
-        if not self._waiting:
-            return []
-        first = self._waiting.pop(0)
-        if not isinstance(first, tuple):
-            return [first]
-        number, method, arguments, kept = first
+        found, self._ready = self._ready, []
+        if found or not self._waiting:
+            return found
+        # All calls that wait, in one go: to begin watching takes longer than a step of a small recommender.
         with self._watched(), _signals_stop(self._worker):
-            try:
-                value = getattr(self._worker, method)(*(_value_of(argument) for argument in arguments))
-                if kept is not None:
-                    value, *others = value
-                    for later, other in zip(kept, others, strict=True):
-                        later.value = other
-                return [Done(0, number, value)]
-            except Stopped:
-                raise
-            except Exception as error:
-                return [Raised(0, number, error)]
+            while self._waiting:
+                number, method, arguments, kept = self._waiting.popleft()
+                try:
+                    value = self._call(method, arguments, kept)
+                except Stopped:
+                    raise
+                except Exception as error:
+                    return [*found, Raised(0, number, error)]
+                del arguments  # in one process they may be the rows themselves
+                found.append(Done(0, number, value))
+        return found
+
+    def _call(self, method: str, arguments: tuple[Any, ...], kept: list[_Later] | None) -> Any:
+        value = getattr(self._worker, method)(*(_value_of(argument) for argument in arguments))
+        if kept is not None:
+            value, *others = value
+            for later, other in zip(kept, others, strict=True):
+                later.value = other
+        return value
 
     def end(self, worker: int) -> None:  # noqa: ARG002
         self._worker.stop()

@@ -16,13 +16,14 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 
 from dray.data.shards import Slice
+from dray.data.stream import give_memory_back
 from dray.errors import StorageError
 from dray.learners.factorization import rows as row_reader
 from dray.learners.factorization.evaluate import RankingSums
 from dray.learners.factorization.events import Dealt, RowRule
 from dray.learners.factorization.explicit import FactorBlock, Scale, SideName
 from dray.learners.factorization.explicit_share import ExplicitPlan, ExplicitShare, ExplicitUnit, UnitReport
-from dray.learners.factorization.factors import Floats, Ints, Longs
+from dray.learners.factorization.factors import Ints, Longs
 from dray.learners.factorization.implicit_share import (
     ImplicitPlan,
     ImplicitShare,
@@ -115,7 +116,9 @@ class FactorWorker:
 
     def scan(self, slices: Sequence[Slice], rule: RowRule, storage: StorageOptions, test: bool) -> Found:
         self._to_read += sum(piece.rows for piece in slices)
-        return row_reader.scan(slices, rule, storage, self._on_rows, self._on_wait, test=test)
+        found = row_reader.scan(slices, rule, storage, self._on_rows, self._on_wait, test=test)
+        give_memory_back()
+        return found
 
     def deal(
         self,
@@ -136,6 +139,7 @@ class FactorWorker:
         dealt = row_reader.deal(
             *(slices, rule, ids, place[unit_of_user], len(units) + 1, storage, self._on_rows, self._on_wait), test=test
         )
+        give_memory_back()
         return DealReport(socket.gethostname(), rows), *dealt[: len(units)]
 
     def prepare(self, plan: FactorPlan) -> None:
@@ -150,7 +154,9 @@ class FactorWorker:
         assert self._plan is not None
         plan, pieces = self._plan, [piece for some in dealt for piece in some]
         part = own_part(pieces, plan.kind, plan.split, plan.ageing)
-        return self._share.take(unit, part), part.notes
+        report = self._share.take(unit, part)
+        give_memory_back()
+        return report, part.notes
 
     def give_items(self, own: Sequence[int], units: Sequence[int]) -> tuple[Triples | None, ...]:
         """Return the events that the users of `own` had with the items of each unit."""
@@ -182,6 +188,7 @@ class FactorWorker:
                 self._explicit.users.pop(unit, None)
             if self._implicit is not None:
                 self._implicit.by_item.pop(unit, None)
+        give_memory_back()
 
     # Explicit ratings
 
@@ -262,15 +269,28 @@ class FactorWorker:
         found: dict[int, RankingSums] = self._share.popular(units, item_counts, ks)
         return found
 
-    def seen(self, unit: int) -> tuple[None, tuple[Ints, Ints, Floats]]:
-        """Return users, items and values of a unit's pairs, by user and item."""
+    def seen(self, unit: int) -> tuple[None, list[Triples]]:
+        """Return a unit's pairs, some users at a time, by user and item."""
         return None, self._share.seen(unit)
 
     def pair_counts(self, units: Sequence[int]) -> dict[int, tuple[Ints, Ints]]:
         """Return the users of these units, and how many pairs each has."""
-        return {unit: self._share.pair_counts(unit) for unit in units}
+        counts = {unit: self._share.pair_counts(unit) for unit in units}
+        give_memory_back()
+        return counts
 
-    def prove(self) -> Proof:
+    def end_training(self) -> Proof:
+        """Drop what is trained, which others have by now; return whether the threads were used."""
+        if self._explicit is not None:
+            self._explicit.users.clear()
+            self._explicit.items.clear()
+        if self._implicit is not None:
+            self._implicit.own.clear()
+            self._implicit.by_item.clear()
+        give_memory_back()
+        return self._prove()
+
+    def _prove(self) -> Proof:
         """Judge the cores used so far, once."""
         if self._proof is None:
             measured = (self._cores or CoresUsed().start()).stop()
@@ -315,7 +335,7 @@ class FactorWorker:
         if not self._warm:
             self._warm, self._cores, self._trained_s = True, CoresUsed().start(), 0.0
         elif self._trained_s >= PROOF_SECONDS:
-            self.prove()
+            self._prove()
 
     def _on_rows(self, rows: int) -> None:
         self._read += rows

@@ -93,6 +93,15 @@ def rating_errors(
 
 
 @dataclass(frozen=True, slots=True)
+class Popularity:
+    """How many of all users had each item."""
+
+    counts: Longs
+    names: Ints | None = None
+    """The items' indices, where they stand in another order: equally popular ones go by them."""
+
+
+@dataclass(frozen=True, slots=True)
 class RankingSums:
     """What the rankings of some users come to; those of others can be added."""
 
@@ -116,8 +125,8 @@ def ranking_quality(
 
     Only items that somebody had in the training part are recommended: the others have no meaning yet.
     """
-    counts = seen.counts(len(factors.items))
-    return merged([ranking_sums(factors, seen, users, items, ks, counts, threads)], ks, len(factors.users))
+    popularity = Popularity(seen.counts(len(factors.items)))
+    return merged([ranking_sums(factors, seen, users, items, ks, popularity, threads)], ks, len(factors.users))
 
 
 def merged(parts: Sequence[RankingSums], ks: Sequence[int], n_users: int) -> RankingQuality:
@@ -144,10 +153,16 @@ def merged(parts: Sequence[RankingSums], ks: Sequence[int], n_users: int) -> Ran
 
 
 def ranking_sums(
-    factors: Factors, seen: Seen, users: Ints, items: Ints, ks: Sequence[int], counts: Longs, threads: int = 1
+    factors: Factors,
+    seen: Seen,
+    users: Ints,
+    items: Ints,
+    ks: Sequence[int],
+    popularity: Popularity,
+    threads: int = 1,
 ) -> RankingSums:
-    """Rank for the users of `factors`, who may be some of all; `counts` tells how many of all had each item."""
-    tally = _Tally(seen, users, items, ks, counts)
+    """Rank for the users of `factors`, who may be some of all."""
+    tally = _Tally(seen, users, items, ks, popularity)
     known = tally.asked[tally.trained]
     if len(known):
         for best in best_for_users(factors, seen, max(ks), known, tally.popular, threads):
@@ -156,9 +171,9 @@ def ranking_sums(
     return tally.result()
 
 
-def popular_sums(seen: Seen, users: Ints, items: Ints, ks: Sequence[int], counts: Longs) -> RankingSums:
+def popular_sums(seen: Seen, users: Ints, items: Ints, ks: Sequence[int], popularity: Popularity) -> RankingSums:
     """The same, if everybody were shown the most popular items that they have not seen: what a model must beat."""
-    tally = _Tally(seen, users, items, ks, counts)
+    tally = _Tally(seen, users, items, ks, popularity)
     tally.add_popular(tally.asked)
     return tally.result()
 
@@ -166,16 +181,16 @@ def popular_sums(seen: Seen, users: Ints, items: Ints, ks: Sequence[int], counts
 class _Tally:
     """Test pairs, and how well lists find them."""
 
-    def __init__(self, seen: Seen, users: Ints, items: Ints, ks: Sequence[int], counts: Longs) -> None:
+    def __init__(self, seen: Seen, users: Ints, items: Ints, ks: Sequence[int], popularity: Popularity) -> None:
         if not ks or min(ks) < 1:
             raise ConfigError(f"Lists of {list(ks)} items cannot be evaluated.", fix="Use lengths such as 10 and 20.")
-        n_users = len(seen.starts) - 1
+        n_users, counts = len(seen.starts) - 1, popularity.counts
         self._seen, self._ks, self._counts = seen, ks, counts
         self._test, self._repeated = _without(Seen.of(users, items, n_users), seen)
         self._sums = np.zeros((len(ks), 3))
         self._listed = np.zeros((len(ks), len(counts)), np.bool_)
         self._sizes = np.bincount(self._test >> 32, minlength=n_users)
-        self.popular = by_popularity(counts)
+        self.popular = by_popularity(counts, popularity.names)
         self.asked: Ints = np.flatnonzero(self._sizes).astype(np.int32)
         self.trained = np.diff(seen.starts)[self.asked] > 0
 

@@ -34,6 +34,7 @@ Wrong = Literal[
     "no item",
     "no time",
     "text rating",
+    "infinite as text",
     "number as text",
     "no rating",
     "infinite rating",
@@ -43,6 +44,7 @@ Wrong = Literal[
 NO_TYPE = "(missing)"
 """The event type of a row without one."""
 MOST_TYPES = 1000
+_INFINITE = r"(?i)^\s*[-+]?inf(inity)?\s*$"
 _NUMBER = r"^\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*$"
 
 
@@ -175,14 +177,25 @@ def wrong_ratings(column: pa.Array) -> dict[Wrong, Mask]:
     kind = column.type.value_type if pt.is_dictionary(column.type) else column.type
     if is_text(kind):
         local, indices = dictionary_of(column)
-        numbers = pc.fill_null(pc.match_substring_regex(local, _NUMBER), True).to_numpy(zero_copy_only=False)
-        missing = indices == len(local)
-        is_number = np.append(numbers, False)[indices]
-        return {"text rating": ~is_number & ~missing, "number as text": is_number, "no rating": missing}
+        missing = np.append(local.is_null().to_numpy(zero_copy_only=False), True)[indices]
+        number, infinite = (_rows_like(pattern, local, indices) for pattern in (_NUMBER, _INFINITE))
+        return {
+            "text rating": ~(number | infinite | missing),
+            "infinite as text": infinite,
+            "number as text": number,
+            "no rating": missing,
+        }
     ratings = ratings_of(column)
     if len(ratings) == 0 or (ratings.min() >= 0 and ratings.max() < np.inf):  # min and max are NaN if any is
         return {}
     return {"no rating": np.isnan(ratings), "infinite rating": np.isinf(ratings), "negative rating": ratings < 0}
+
+
+def _rows_like(pattern: str, local: pa.Array, indices: npt.NDArray[np.integer[Any]]) -> Mask:
+    """Return the rows whose text is like that; those without a text are not."""
+    alike = pc.fill_null(pc.match_substring_regex(local, pattern), False).to_numpy(zero_copy_only=False)
+    rows: Mask = np.append(alike, False)[indices]
+    return rows
 
 
 def weights_of(column: pa.Array, weights: Mapping[str, float]) -> Floats:
@@ -243,8 +256,9 @@ def refusal(wrong: Wrong, trouble: Trouble, rows: int) -> DataError:
     elif wrong == "negative rating":
         what = f'{some} have a negative rating in "{column}", such as {such}.'
         fix = f"Shift the scale so that no rating is below 0, or leave them out: {filtered % '>= 0'}."
-    elif wrong == "text rating":
-        what = f'The rating column "{column}" is text, and {some} hold no number, such as {such}.'
+    elif wrong in ("text rating", "infinite as text"):
+        hold = "hold no number" if wrong == "text rating" else "are infinite"
+        what = f'The rating column "{column}" is text, and {some} {hold}, such as {such}.'
         fix = "Write it as numbers, without those rows: dray data ingest ... --transform."
     else:
         what = f'The rating column "{column}" is text, though it looks like numbers, such as {such}.'

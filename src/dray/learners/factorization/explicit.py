@@ -107,7 +107,8 @@ class FactorBlock:
 
     @property
     def is_finite(self) -> bool:
-        return bool(np.isfinite(self.factors).all() and np.isfinite(self.bias).all())
+        # The square of the length, in one pass without an array: not finite if any number is not.
+        return all(np.isfinite(np.vdot(numbers, numbers)) for numbers in (self.factors, self.bias))
 
 
 def first_block(side: SideName, layout: Layout, block: int, settings: ExplicitSettings, scale: Scale) -> FactorBlock:

@@ -11,9 +11,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dray.learners.factorization import explicit
-from dray.learners.factorization.evaluate import RankingSums, error_sums, popular_sums, ranking_sums
+from dray.learners.factorization.evaluate import Popularity, RankingSums, error_sums, popular_sums, ranking_sums
 from dray.learners.factorization.explicit import ExplicitSettings, FactorBlock, Scale, Step, Task
 from dray.learners.factorization.factors import Factors, Floats, Ints, Longs, Seen
 from dray.learners.factorization.grid import Block, Layout, build_blocks
@@ -44,6 +45,8 @@ class ExplicitUnit:
 
     row: tuple[Block, ...]
     test: Triples
+    trained: NDArray[np.bool_]
+    """Of its users, in the order of the layout, those with a rating to train on."""
 
     def __len__(self) -> int:
         return sum(len(block) for block in self.row)
@@ -78,15 +81,17 @@ class ExplicitShare:
         """Build the blocks of a unit."""
         layout = self.plan.layout
         row = build_blocks(layout, [part.train], [unit]).rows[unit]
-        self.units[unit] = ExplicitUnit(row, part.test)
-        users = part.train.users
+        start, stop = layout.users.span(unit)
+        trained = np.zeros(stop - start, np.bool_)
+        trained[layout.users.position[part.train.users] - start] = True
+        self.units[unit] = ExplicitUnit(row, part.test, trained)
         return UnitReport(
             unit,
             len(part.train),
             len(part.test),
             tuple(explicit.moments(block) for block in row),
             np.bincount(part.train.items, minlength=len(layout.items.position)).astype(np.int32),
-            int(np.count_nonzero(np.diff(users)) + (len(users) > 0)),
+            int(np.count_nonzero(trained)),
         )
 
     def stand(self, scale: Scale, users: dict[int, FactorBlock | None]) -> None:
@@ -125,11 +130,11 @@ class ExplicitShare:
         self, users: dict[int, FactorBlock], items: Sequence[FactorBlock], known_items: Any, limits: tuple[float, float]
     ) -> dict[int, tuple[float, float]]:
         """Return the sums of squared and absolute errors on the test part of each unit."""
-        found = {}
+        found, item_factors = {}, _together(items)
         for unit, block in users.items():
             test = self.units[unit].test
             rows, columns = self._places(unit, test, known_items)
-            found[unit] = error_sums(self._factors(block, items), rows, columns, test.values, limits)
+            found[unit] = error_sums(self._factors(block, item_factors), rows, columns, test.values, limits)
         return found
 
     def rankings(
@@ -141,16 +146,17 @@ class ExplicitShare:
         threads: int,
     ) -> dict[int, RankingSums]:
         """Return what the rankings of each unit's users come to. Items go by their place in the layout."""
-        counts = item_counts[self.plan.layout.items.order]
+        item_factors = _together(items)
+        popularity = popularity_by_place(self.plan.layout, item_counts)
         return {
-            unit: ranking_sums(self._factors(block, items), *self._to_rank(unit), ks, counts, threads)
+            unit: ranking_sums(self._factors(block, item_factors), *self._to_rank(unit), ks, popularity, threads)
             for unit, block in users.items()
         }
 
     def popular(self, units: Sequence[int], item_counts: Longs, ks: Sequence[int]) -> dict[int, RankingSums]:
         """The same, for lists of what is popular."""
-        counts = item_counts[self.plan.layout.items.order]
-        return {unit: popular_sums(*self._to_rank(unit), ks, counts) for unit in units}
+        popularity = popularity_by_place(self.plan.layout, item_counts)
+        return {unit: popular_sums(*self._to_rank(unit), ks, popularity) for unit in units}
 
     def _to_rank(self, unit: int) -> tuple[Seen, Ints, Ints]:
         """Return what the users of a unit have seen, and their test pairs."""
@@ -160,51 +166,74 @@ class ExplicitShare:
         test_rows = self.plan.layout.users.position[test.users] - np.int32(start)
         return Seen.of(rows, places, stop - start), test_rows, position[test.items]
 
-    def _factors(self, users: FactorBlock, items: Sequence[FactorBlock]) -> Factors:
+    def _factors(self, users: FactorBlock, items: FactorBlock) -> Factors:
         assert self.scale is not None
-        return Factors.of(
-            users.factors.copy(),
-            np.concatenate([block.factors for block in items]),
-            users.bias.copy(),
-            np.concatenate([block.bias for block in items]),
-            self.scale.mean,
-        )
+        own = users.copy()  # what comes from others may not be written, and the kernels are not made for that
+        return Factors.of(own.factors, items.factors, own.bias, items.bias, self.scale.mean)
 
     def _places(self, unit: int, test: Triples, known_items: Any) -> tuple[Ints, Ints]:
         """Return rows within the unit and places of items; -1 for those that nothing was learned of."""
         layout = self.plan.layout
         rows = layout.users.position[test.users] - np.int32(layout.users.span(unit)[0])
         places = np.where(known_items[test.items], layout.items.position[test.items], -1)
-        trained = np.zeros(layout.users.span(unit)[1] - layout.users.span(unit)[0], np.bool_)
-        trained[self._pairs(unit)[0]] = True
-        rows = np.where(trained[rows], rows, -1)
+        rows = np.where(self.units[unit].trained[rows], rows, -1)
         return rows.astype(np.int32), places.astype(np.int32)
 
     # What is kept of the pairs
 
-    def seen(self, unit: int) -> tuple[Ints, Ints, Floats]:
-        """Return users, items and values of a unit's pairs, by user and item."""
-        layout = self.plan.layout
-        rows, places, values = self._pairs(unit)
-        users = layout.users.order[layout.users.span(unit)[0] + rows]
-        items = layout.items.order[places]
-        order = np.lexsort((items, users))
-        return users[order], items[order], values[order]
+    def seen(self, unit: int) -> list[Triples]:
+        """Return a unit's pairs, some users at a time, by user and item."""
+        layout, found = self.plan.layout, []
+        for piece in range(layout.shape.cells):
+            rows, places, values = self._pairs_of(unit, piece)
+            users = layout.users.order[layout.users.span(unit)[0] + rows]
+            items = layout.items.order[places]
+            order = by_user_and_item(users, items)
+            found.append(Triples(users[order], items[order], values[order]))
+        return found
 
     def pair_counts(self, unit: int) -> tuple[Ints, Ints]:
         """Return a unit's users, and how many pairs each has."""
         start, stop = self.plan.layout.users.span(unit)
-        counts = np.bincount(self._pairs(unit)[0], minlength=stop - start)
-        return self.plan.layout.users.order[start:stop], counts.astype(np.int32)
+        counts = np.zeros(stop - start, np.int32)
+        for piece in range(self.plan.layout.shape.cells):
+            counts += np.bincount(self._pairs_of(unit, piece)[0], minlength=stop - start).astype(np.int32)
+        return self.plan.layout.users.order[start:stop], counts
 
     def _pairs(self, unit: int) -> tuple[Ints, Ints, Floats]:
         """Return the pairs of a unit out of its blocks: row within the unit, place of the item, value."""
-        row = self.units[unit].row
-        rows, places = [], []
-        for number, block in enumerate(row):
-            cell = np.repeat(np.arange(block.cells**2), np.diff(block.offsets))
-            first = self.plan.layout.items.span(number)[0]
-            rows.append(block.users + block.user_edges[cell // block.cells])
-            places.append(block.items + block.item_edges[cell % block.cells] + np.int32(first))
-        joined = np.concatenate([block.values for block in row])
-        return np.concatenate(rows).astype(np.int32), np.concatenate(places).astype(np.int32), joined
+        pieces = [self._pairs_of(unit, piece) for piece in range(self.plan.layout.shape.cells)]
+        rows, places, values = (np.concatenate(arrays) for arrays in zip(*pieces, strict=True))
+        return rows, places, values
+
+    def _pairs_of(self, unit: int, piece: int) -> tuple[Ints, Ints, Floats]:
+        """The same of a piece of its users: a quarter of the memory."""
+        rows, places, values = [], [], []
+        for number, block in enumerate(self.units[unit].row):
+            offsets = block.offsets[piece * block.cells : (piece + 1) * block.cells + 1]
+            own = slice(offsets[0], offsets[-1])
+            first = np.repeat(block.item_edges[:-1] + self.plan.layout.items.span(number)[0], np.diff(offsets))
+            rows.append(block.users[own].astype(np.int32) + block.user_edges[piece])
+            places.append(block.items[own] + first.astype(np.int32))
+            values.append(block.values[own])
+        return np.concatenate(rows), np.concatenate(places).astype(np.int32), np.concatenate(values)
+
+
+def by_user_and_item(users: Ints, items: Ints) -> Longs:
+    """Return the order of pairs, of which each occurs once: the sort need not be stable, and is four times as fast."""
+    keys = users.astype(np.int64)
+    keys <<= 32
+    keys |= items
+    return np.argsort(keys)
+
+
+def popularity_by_place(layout: Layout, item_counts: Longs) -> Popularity:
+    """Return how popular items are, as they stand in the layout."""
+    order = layout.items.order
+    return Popularity(item_counts[order], order)
+
+
+def _together(blocks: Sequence[FactorBlock]) -> FactorBlock:
+    return FactorBlock(
+        np.concatenate([block.factors for block in blocks]), np.concatenate([block.bias for block in blocks])
+    )

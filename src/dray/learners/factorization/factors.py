@@ -74,10 +74,18 @@ class Seen:
 
     def counts(self, n_items: int) -> Longs:
         """How many users had each item."""
-        return np.bincount(self.items, minlength=n_items).astype(np.int64)
+        return count(self.items, n_items)
 
 
-def by_popularity(counts: Longs) -> Ints:
-    """Return all items that anybody had, the most popular first, equal ones by index."""
-    order = np.argsort(-counts, kind="stable").astype(np.int32)
-    return order[: np.count_nonzero(counts)]
+def count(items: Ints, n_items: int) -> Longs:
+    """Return how often each index occurs, a piece at a time: NumPy would make 64 bits of all of them first."""
+    counts = np.zeros(n_items, np.int64)
+    for begin in range(0, len(items), 1 << 20):
+        counts += np.bincount(items[begin : begin + (1 << 20)], minlength=n_items)
+    return counts
+
+
+def by_popularity(counts: Longs, names: Ints | None = None) -> Ints:
+    """Return all items that anybody had, the most popular first, equal ones by index, or by their names."""
+    order = np.argsort(-counts, kind="stable") if names is None else np.lexsort((names, -counts))
+    return order[: np.count_nonzero(counts)].astype(np.int32)

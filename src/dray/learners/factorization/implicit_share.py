@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from dray.learners.factorization import implicit
 from dray.learners.factorization.evaluate import RankingSums, popular_sums, ranking_sums
 from dray.learners.factorization.explicit import SideName, side_of
-from dray.learners.factorization.explicit_share import UnitReport
+from dray.learners.factorization.explicit_share import UnitReport, by_user_and_item, popularity_by_place
 from dray.learners.factorization.factors import Factors, Floats, Ints, Longs, Seen
 from dray.learners.factorization.grid import Layout, Shape
 from dray.learners.factorization.implicit import ImplicitSettings, Rows
@@ -75,7 +75,7 @@ class PartFactors:
 
     @property
     def is_finite(self) -> bool:
-        return bool(np.isfinite(self.factors).all())
+        return bool(np.isfinite(self.gram).all())
 
 
 @dataclass(frozen=True)
@@ -145,32 +145,32 @@ class ImplicitShare:
         threads: int,
     ) -> dict[int, RankingSums]:
         """Return what the rankings of each unit's users come to. Items go by their place in the layout."""
-        counts = item_counts[self.plan.layout.items.order]
+        popularity = popularity_by_place(self.plan.layout, item_counts)
         all_items = np.concatenate([part.factors for part in items])
         return {
             unit: ranking_sums(
-                Factors.of(part.factors.copy(), all_items), *self._to_rank(unit), ks, counts, threads=threads
+                Factors.of(part.factors.copy(), all_items), *self._to_rank(unit), ks, popularity, threads=threads
             )
             for unit, part in users.items()
         }
 
     def popular(self, units: Sequence[int], item_counts: Longs, ks: Sequence[int]) -> dict[int, RankingSums]:
         """The same, for lists of what is popular."""
-        counts = item_counts[self.plan.layout.items.order]
-        return {unit: popular_sums(*self._to_rank(unit), ks, counts) for unit in units}
+        popularity = popularity_by_place(self.plan.layout, item_counts)
+        return {unit: popular_sums(*self._to_rank(unit), ks, popularity) for unit in units}
 
     def _to_rank(self, unit: int) -> tuple[Seen, Ints, Ints]:
         """Return what the users of a unit have seen, and their test pairs."""
         held, first = self.units[unit], self.plan.span("users", unit)[0]
         return Seen(held.rows.starts, held.rows.columns), held.test.users - np.int32(first), held.test.items
 
-    def seen(self, unit: int) -> tuple[Ints, Ints, Floats]:
-        """Return users, items and values of a unit's pairs, by user and item."""
+    def seen(self, unit: int) -> list[Triples]:
+        """Return a unit's pairs, by user and item."""
         layout = self.plan.layout
         users, items, values = self._entries(unit)
         users, items = layout.users.order[users], layout.items.order[items]
-        order = np.lexsort((items, users))
-        return users[order], items[order], values[order]
+        order = by_user_and_item(users, items)
+        return [Triples(users[order], items[order], values[order])]
 
     def pair_counts(self, unit: int) -> tuple[Ints, Ints]:
         """Return a unit's users, and how many pairs each has."""

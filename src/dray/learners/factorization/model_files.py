@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dray.errors import ModelError
-from dray.learners.factorization.factors import by_popularity
+from dray.learners.factorization.factors import by_popularity, count
 from dray.learners.factorization.ids import Lookup
 from dray.storage import StorageOptions, absolute, is_s3, join, open_storage, translate_errors, write_atomically
 from dray.threads.limits import cpus_of_this_process
@@ -58,7 +58,7 @@ class Parts(Mapping[str, Any]):
             self._held |= zip(INDEX, self._make_index(), strict=True)
             return self._held[name]
         if name == "item_counts":
-            return np.bincount(self["seen_items"], minlength=len(self["item_factors"])).astype(np.int64)
+            return count(self["seen_items"], len(self["item_factors"]))
         if name == "popular":
             return by_popularity(self["item_counts"])
         return Lookup.ordered(self[name.removesuffix("_order")])

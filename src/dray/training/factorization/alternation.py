@@ -5,6 +5,7 @@ Parts go from worker to worker by reference, each with what it adds to the Gram 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -34,7 +35,7 @@ class Alternation:
         )
 
     def epoch(self, number: int, copy: Copy, holdings: Mapping[int, Units]) -> Passed:
-        attempt = self._foreman.attempt
+        attempt, began = self._foreman.attempt, time.perf_counter()
         stands = self._stands.taken(copy, self._foreman.losses)
         calls: list[int] = []
         items = list(copy.items)
@@ -53,11 +54,19 @@ class Alternation:
         items = self._solve("items", users, holdings, solves)
         after = Copy(number, tuple(users), tuple(items))
         results = self._foreman.wait([*calls, *(call for listed in solves.values() for call in listed)])
+        seconds = time.perf_counter() - began
         reports: dict[int, list[TurnReport]] = {w: [results[call] for call in listed] for w, listed in solves.items()}
         finite = all(report.finite for listed in reports.values() for report in listed)
         if finite:
             self._stands.leave(after, self._foreman.losses, holdings)
-        return Passed(after, {}, {worker: pace(listed) for worker, listed in reports.items()}, finite)
+        return Passed(after, {}, {worker: pace(listed) for worker, listed in reports.items()}, seconds, finite)
+
+    def meet(self, holdings: Mapping[int, Units]) -> None:
+        """There is nothing to be told."""
+
+    def errors(self, copy: Copy, holdings: Mapping[int, Units]) -> dict[str, float]:  # noqa: ARG002
+        """There are none: events are ranked."""
+        return {}
 
     def _solve(
         self, side: SideName, others: list[Any], holdings: Mapping[int, Units], solves: dict[int, list[int]]

@@ -49,10 +49,14 @@ class Copier:
             self._thread = threading.Thread(target=self._copy, args=(stand,), name="dray-copy", daemon=True)
             self._thread.start()
 
-    def flush(self) -> None:
-        """Take a copy of the newest now."""
+    def close(self) -> None:
+        """See a copy through that is being taken."""
         if self._thread is not None:
             self._thread.join()
+
+    def flush(self) -> None:
+        """Take a copy of the newest now."""
+        self.close()
         if self._newest is not None and self._newest.copy.epoch > self._keeper.latest.round:
             self._copy(self._newest)
 

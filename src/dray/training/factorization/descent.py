@@ -6,7 +6,8 @@ blocks go from worker to worker and never through here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Mapping
 from math import fsum, isfinite, sqrt
 from typing import Any
 
@@ -46,6 +47,7 @@ class Descent:
 
     def epoch(self, number: int, copy: Copy, holdings: Mapping[int, Units]) -> Passed:
         foreman, attempt = self._foreman, self._foreman.attempt
+        began = time.perf_counter()
         stands = self._stands.taken(copy, foreman.losses)  # nobody does until the epoch is complete
         others = [
             foreman.call(worker, "stand", attempt, self._scale, lacking, *(copy.users[unit] for unit in lacking))
@@ -78,8 +80,8 @@ class Descent:
             users.update(zip(units, kept, strict=True))
         count = range(self._plan.units)
         after = Copy(number, tuple(users[unit] for unit in count), tuple(where[item] for item in count))
-        errors = self._ask_errors(after, holdings) if self._test.pairs else []
-        results = foreman.wait([*others, *(call for calls in turns.values() for call in calls), *ends, *errors])
+        results = foreman.wait([*others, *(call for calls in turns.values() for call in calls), *ends])
+        seconds = time.perf_counter() - began
         reports: dict[int, list[TurnReport]] = {w: [results[call] for call in calls] for w, calls in turns.items()}
         done = [report for listed in reports.values() for report in listed] + [results[call] for call in ends]
         squares = fsum(square for report in done for square in report.squares)
@@ -87,12 +89,19 @@ class Descent:
         metrics = {"train-rmse": sqrt(squares / self._scale.count)} if finite else {}
         if finite:
             self._stands.leave(after, foreman.losses, holdings)
-            metrics |= self._error_metrics([results[call] for call in errors])
-        return Passed(after, metrics, {worker: pace(listed) for worker, listed in reports.items()}, finite)
+        paces = {worker: pace(listed) for worker, listed in reports.items()}
+        return Passed(after, metrics, paces, seconds, finite)
 
-    def _ask_errors(self, copy: Copy, holdings: Mapping[int, Units]) -> list[int]:
+    def meet(self, holdings: Mapping[int, Units]) -> None:
+        """Tell the scale to those who came after the last epoch."""
+        for worker in holdings:
+            self._foreman.call(worker, "stand", self._foreman.attempt, self._scale, ())
+
+    def errors(self, copy: Copy, holdings: Mapping[int, Units]) -> dict[str, float]:
+        """Return the metrics of the test part."""
+        self.meet(holdings)
         limits = (self._scale.low, self._scale.high)
-        return [
+        calls = [
             self._foreman.call(
                 worker,
                 "errors",
@@ -104,10 +113,6 @@ class Descent:
             )
             for worker, units in holdings.items()
         ]
-
-    def _error_metrics(self, found: Sequence[Mapping[int, tuple[float, float]]]) -> dict[str, float]:
-        if not found:
-            return {}
-        sums = by_unit(found).values()
+        sums = by_unit(self._foreman.wait(calls).values()).values()
         squares, sizes = (fsum(column) / self._test.pairs for column in zip(*sums, strict=True))
         return {"eval-rmse": sqrt(squares), "eval-mae": sizes}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -36,8 +35,8 @@ from dray.workers.status import Proof
 class Trained:
     """What a training came to."""
 
-    copy: Copy
-    """The epoch that the model is of."""
+    epoch: int
+    """That the model is of."""
     users: Sequence[Any]
     items: Sequence[Any]
     rounds: tuple[Round, ...]
@@ -70,7 +69,7 @@ class Course:
         self._keeper = keeper
         self._telemetry = telemetry
         self._first = first
-        self._judge = Judge(foreman, test, crew.group.share)
+        self._judge = Judge(foreman, method, test, crew.group.share)
         self._copier = Copier(keeper, crew.group.fetch)
         self._metric = deciding(config.kind, test.ks)
         self._stand = Stand(first, None, 0, ())
@@ -87,11 +86,13 @@ class Course:
             self._copier.flush()
             raise
 
-    def proofs(self) -> dict[int, tuple[str, Proof]]:
-        """Return whether every worker's threads were used, by worker, with its host."""
+    def end(self) -> dict[int, tuple[str, Proof]]:
+        """Let go of all copies; return whether every worker's threads were used, by worker, with its host."""
+        self._copier.close()
+        self._keeper.let_go()
 
         def ask(holdings: Mapping[int, Units]) -> dict[int, tuple[str, Proof]]:
-            calls = {worker: self._foreman.call(worker, "prove") for worker in holdings}
+            calls = {worker: self._foreman.call(worker, "end_training") for worker in holdings}
             results = self._foreman.wait(calls.values())
             return {worker: (self._crew.ready[worker].host, results[call]) for worker, call in calls.items()}
 
@@ -100,27 +101,28 @@ class Course:
     def _one(self) -> None:
         """Train one epoch, or make the steps smaller, or go back to an older one."""
         number, copy = self._stand.copy.epoch + 1, self._stand.copy
-        began = time.perf_counter()
         try:
             passed = self._foreman.do(lambda holdings: self._method.epoch(number, copy, holdings))
-            seconds = time.perf_counter() - began
             if not passed.finite:
                 self._smaller_steps(number)
                 return
-            metrics = passed.metrics | (
-                ranking_metrics(self._judge.quality(passed.copy)) if self._test.each_epoch else {}
-            )
+            metrics = dict(passed.metrics)
+            if self._test.pairs:
+                metrics |= self._foreman.do(lambda holdings: self._method.errors(passed.copy, holdings))
+            if self._test.each_epoch:
+                metrics |= ranking_metrics(self._judge.quality(passed.copy))
         except CopyGone:
             self._go_back()
             return
-        rounds = (*self._stand.rounds, Round(number, seconds, metrics))
+        rounds = (*self._stand.rounds, Round(number, passed.seconds, metrics))
         best = self._stand.best
         if self._config.early_stop is not None and (best is None or self._improves(rounds, best.epoch)):
             best = passed.copy
         self._stand = Stand(passed.copy, best, self._method.halvings, rounds)
         self._foreman.epoch = number
         self._tell(rounds[-1], passed)
-        self._copier.offer(self._stand)
+        if not self._is_over():
+            self._copier.offer(self._stand)
 
     def _improves(self, rounds: Sequence[Round], best: int) -> bool:
         values = {done.round: done.metrics[self._metric] for done in rounds}
@@ -197,5 +199,5 @@ class Course:
         fetch = self._crew.group.fetch
         users, items = fetch(final.users), fetch(final.items)
         return Trained(
-            final, users, items, self._stand.rounds, metrics, evaluation, self._method.rate, self._method.halvings
+            final.epoch, users, items, self._stand.rounds, metrics, evaluation, self._method.rate, self._method.halvings
         )

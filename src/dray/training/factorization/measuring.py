@@ -10,7 +10,7 @@ from dray.learners.factorization.evaluate import RankingQuality, merged
 from dray.learners.factorization.factors import Longs
 from dray.training.factorization.copies import Copy
 from dray.training.factorization.foreman import Foreman
-from dray.training.factorization.passing import by_unit
+from dray.training.factorization.passing import Method, by_unit
 from dray.training.factorization.routes import Units
 
 
@@ -30,8 +30,9 @@ class TestPart:
 class Judge:
     """Has the workers rank all items for their users."""
 
-    def __init__(self, foreman: Foreman, test: TestPart, share: Any) -> None:
+    def __init__(self, foreman: Foreman, method: Method, test: TestPart, share: Any) -> None:
         self._foreman = foreman
+        self._method = method
         self._test = test
         self._item_counts = share(test.item_counts)
 
@@ -39,6 +40,7 @@ class Judge:
         """How well a model finds the test pairs."""
 
         def ask(holdings: Mapping[int, Units]) -> dict[int, Any]:
+            self._method.meet(holdings)
             return self._answers(
                 [
                     self._foreman.call(worker, "rankings", units, *self._common, *own, *copy.items)

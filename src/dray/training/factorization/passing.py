@@ -27,6 +27,8 @@ class Passed:
     copy: Copy
     metrics: dict[str, float]
     paces: Mapping[int, Pace]
+    seconds: float
+    """Without what an attempt took that was given up."""
     finite: bool
     """Whether all numbers are numbers."""
 
@@ -36,6 +38,14 @@ class Method(Protocol):
 
     def epoch(self, number: int, copy: Copy, holdings: Mapping[int, Units]) -> Passed:
         """Train one epoch from `copy` on."""
+        ...
+
+    def meet(self, holdings: Mapping[int, Units]) -> None:
+        """Tell workers what they need to know to evaluate: some may have come after the last epoch."""
+        ...
+
+    def errors(self, copy: Copy, holdings: Mapping[int, Units]) -> dict[str, float]:
+        """Return the metrics of the test part that are quick to get."""
         ...
 
     def halve(self) -> float | None:

@@ -12,14 +12,16 @@ from dray.learners.factorization.explicit import FactorBlock, Scale
 from dray.learners.factorization.explicit_share import ExplicitPlan
 from dray.learners.factorization.factors import Factors, Longs, Seen
 from dray.learners.factorization.implicit_share import ImplicitPlan, PartFactors
+from dray.learners.factorization.ratings import Triples
 from dray.training.factorization.foreman import Disturbed, Foreman
 from dray.training.factorization.passing import by_unit
 from dray.training.factorization.routes import Units
+from dray.workers.crew import Crew
 from dray.workers.group import InputGone
 
 
-def collect_seen(foreman: Foreman, fetch: Any, n_users: int) -> Seen:
-    """Fetch all pairs, unit by unit; each worker drops what has been fetched. The last thing that is asked of them."""
+def collect_seen(foreman: Foreman, crew: Crew, n_users: int) -> Seen:
+    """Fetch all pairs, unit by unit: the last thing that is asked of the workers."""
 
     def count(holdings: Mapping[int, Units]) -> dict[int, Any]:
         calls = [foreman.call(worker, "pair_counts", units) for worker, units in holdings.items()]
@@ -40,26 +42,30 @@ def collect_seen(foreman: Foreman, fetch: Any, n_users: int) -> Seen:
                     call, kept = foreman.keeping(worker, 1, "seen", unit)
                     foreman.wait([call])
                     try:
-                        pairs = fetch(kept)[0]
+                        pairs = crew.group.fetch(kept)[0]
                     except InputGone:  # its machine went with it
                         raise Disturbed from None
-                    _place(seen, *pairs)
+                    for some in pairs:
+                        _place(seen, some)
+                    del pairs
                     done.add(unit)
+                    if crew.alone:  # there is no room for the pairs twice, and nobody to take the unit over
+                        foreman.wait([foreman.call(worker, "keep", tuple(set(units) - done))])
 
     foreman.do(bring)
     return seen
 
 
-def _place(seen: Seen, users: Any, items: Any, values: Any) -> None:
-    """Put the pairs of some users where they belong; they come by user and item."""
-    if len(users) == 0:
-        return
-    first = np.flatnonzero(np.diff(users, prepend=-1))
-    within = np.arange(len(users)) - np.repeat(first, np.diff(np.append(first, len(users))))
-    places = seen.starts[users] + within
-    seen.items[places] = items
+def _place(seen: Seen, pairs: Triples) -> None:
+    """Put the pairs of some users where they belong; they come by user and item. A piece at a time, to take no room."""
     assert seen.values is not None
-    seen.values[places] = values
+    for begin in range(0, len(pairs), 1 << 17):
+        piece = slice(begin, begin + (1 << 17))
+        users = pairs.users[piece]
+        within = np.arange(begin, begin + len(users)) - np.searchsorted(pairs.users, users)
+        places = seen.starts[users] + within
+        seen.items[places] = pairs.items[piece]
+        seen.values[places] = pairs.values[piece]
 
 
 def explicit_factors(

@@ -12,6 +12,7 @@ import numpy as np
 
 from dray.config.run_file import RunConfig
 from dray.data.parquet import Dataset, open_dataset
+from dray.data.stream import give_memory_back
 from dray.errors import DataError
 from dray.ingesting.cache import as_parquet
 from dray.learners.factorization.events import RowRule, require_columns
@@ -41,6 +42,7 @@ from dray.training.result import Identity, Seconds, ThreadProof
 from dray.training.steps import DATA, describe_data, reading, terms_of
 from dray.workers.crew import Crew, started_crew
 from dray.workers.factor_worker import FactorPlan
+from dray.workers.status import Proof
 
 MODEL = "model"
 """The directory of the model, within that of the run."""
@@ -109,10 +111,7 @@ class FactorTraining:
             self._tell(crew, foreman, plan, known, loaded)
             self.times.append(time.perf_counter())
             emit("phase", name="train")
-            course = self._course(crew, foreman, plan, known, loaded, previous)
-            self.begun = True
-            trained = course.run()
-            proofs = course.proofs()
+            trained, proofs = self._train(crew, foreman, plan, known, loaded, previous)
             self.times.append(time.perf_counter())
             emit("phase", name="save")
             model = self._model(crew, foreman, plan, known, loaded, trained)
@@ -135,7 +134,7 @@ class FactorTraining:
                 factors=settings.factors,
                 workers=0 if crew.alone else len(crew.ready),
                 rounds=len(trained.rounds),
-                best_round=trained.copy.epoch,
+                best_round=trained.epoch,
                 seconds=Seconds(
                     started - begin, ready - started, ended - ready, foreman.recovery_s, time.perf_counter() - begin
                 ),
@@ -255,7 +254,7 @@ class FactorTraining:
 
     # Training
 
-    def _course(
+    def _train(
         self,
         crew: Crew,
         foreman: Foreman,
@@ -263,7 +262,8 @@ class FactorTraining:
         known: Known,
         loaded: _Loaded,
         previous: Previous | None,
-    ) -> Course:
+    ) -> tuple[Trained, dict[int, tuple[str, Proof]]]:
+        """Train; return what came of it, and whether the threads were used. All copies go with the course."""
         config, share = self.config, crew.group.share
         early = config.kind == "implicit" and config.early_stop is not None
         test = TestPart(
@@ -284,7 +284,9 @@ class FactorTraining:
                 parts = previous.parts(known, plan.plan)
                 first = Copy(0, tokens(parts[0], share), tokens(parts[1], share))
             method = Alternation(foreman, plan.plan)
-        return Course(config, crew, foreman, method, test, self.keeper, self.telemetry, first)
+        course = Course(config, crew, foreman, method, test, self.keeper, self.telemetry, first)
+        self.begun = True
+        return course.run(), course.end()
 
     def _model(
         self, crew: Crew, foreman: Foreman, plan: FactorPlan, known: Known, loaded: _Loaded, trained: Trained
@@ -295,11 +297,12 @@ class FactorTraining:
         if isinstance(plan.plan, ExplicitPlan):
             factors = explicit_factors(plan.plan, trained.users, trained.items, loaded.scale)
             limits = (loaded.scale.low, loaded.scale.high)
-            about |= {"epochs": trained.copy.epoch, "learning_rate": trained.rate, "unit": loaded.scale.unit}
+            about |= {"epochs": trained.epoch, "learning_rate": trained.rate, "unit": loaded.scale.unit}
         else:
             factors = implicit_factors(plan.plan, trained.users, trained.items)
         trained.users, trained.items = [], []
-        seen = collect_seen(foreman, crew.group.fetch, len(known.user_ids))
+        give_memory_back()  # for the pairs
+        seen = collect_seen(foreman, crew, len(known.user_ids))
         forget_untrained(factors, seen, loaded.item_counts)
         as_of = plan.ageing.as_of if plan.ageing is not None else None
         return FactorModel.of(

@@ -431,7 +431,7 @@ def test_too_few_classes_announced(refused: Refused) -> None:
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (["--early-stop", "3"], ["early_stop needs an evaluation set", "eval_fraction"]),
+        (["--early-stop", "3"], ["early_stop (--early-stop) needs an evaluation set", "eval_fraction"]),
         (["--eval", "data", "--eval-fraction", "0.2"], ["exclude each other"]),
         (["--eval-fraction", "1.5"], ['"eval_fraction"', "1.5"]),
         (["--rounds", "0"], ['"rounds"']),
@@ -459,24 +459,27 @@ RECOMMEND = ("train", "data", "--model", "factorization", "--user", "u", "--item
         (["train", "data", "--model", "svd"], ["svd", "factorization"]),
         (["train", "data", "--model", "factorization", "--item", "i"], ['"user" is missing', "--user COLUMN"]),
         (["train", "data", "--model", "factorization", "--user", "u"], ['"item" is missing', "--item COLUMN"]),
-        (["train", "data", "--user", "u", "--item", "i"], ["user is a key of recommenders", "model factorization"]),
-        ([*RECOMMEND, "--label", "y"], ["label is a key of model xgboost", "Leave label out"]),
-        ([*RECOMMEND, "--objective", "binary"], ["objective is a key of model xgboost"]),
-        ([*RECOMMEND, "--rating", "r", "--event", "e"], ["rating and event exclude each other"]),
+        (
+            ["train", "data", "--user", "u", "--item", "i"],
+            ["user (--user) is for recommenders", "--model factorization"],
+        ),
+        ([*RECOMMEND, "--label", "y"], ["label (--label) is for model xgboost", "Leave label out"]),
+        ([*RECOMMEND, "--objective", "binary"], ["objective (--objective) is for model xgboost"]),
+        ([*RECOMMEND, "--rating", "r", "--event", "e"], ["rating (--rating) and event (--event) exclude each other"]),
         ([*RECOMMEND, "--rating", "i"], ["different columns"]),
-        ([*RECOMMEND, "--half-life-days", "3"], ["half_life_days needs time"]),
+        ([*RECOMMEND, "--half-life-days", "3"], ["half_life_days (--half-life-days) needs time"]),
         ([*RECOMMEND, "--half-life-days", "0", "--time", "t"], ['"half_life_days"', "greater than 0"]),
-        ([*RECOMMEND, "--eval-last", "1"], ["eval_last needs time"]),
-        ([*RECOMMEND, "--eval-by", "time", "--eval-fraction", "0.1"], ["eval_by time needs time"]),
-        ([*RECOMMEND, "--eval-by", "time", "--time", "t"], ["eval_by time needs eval_fraction"]),
+        ([*RECOMMEND, "--eval-last", "1"], ["eval_last (--eval-last) needs time", "(--time)"]),
+        ([*RECOMMEND, "--eval-by", "time", "--eval-fraction", "0.1"], ["eval_by time (--eval-by time) needs time"]),
+        ([*RECOMMEND, "--eval-by", "time", "--time", "t"], ["eval_by time (--eval-by time) needs eval_fraction"]),
         ([*RECOMMEND, "--eval-by", "chance"], ["chance", "random"]),
         ([*RECOMMEND, "--eval-at", "0", "--eval-fraction", "0.1"], ['"eval_at']),
-        ([*RECOMMEND, "--early-stop", "3"], ["early_stop needs an evaluation set"]),
+        ([*RECOMMEND, "--early-stop", "3"], ["early_stop (--early-stop) needs an evaluation set"]),
         ([*RECOMMEND, "--time", "t", "--eval-last", "1", "--eval-fraction", "0.1"], ["exclude each other"]),
         ([*RECOMMEND, "--event", "e", "--event-weight", "view=much"], ['weight of "view"', "--event-weight"]),
         ([*RECOMMEND, "--event", "e", "--event-weight", "view=.inf"], ['weight of "view"', "finite"]),
         ([*RECOMMEND, "--event", "e", "--event-weight", "view"], ["--event-weight name=value"]),
-        ([*RECOMMEND, "--event-weight", "view=2"], ["event_weights needs event"]),
+        ([*RECOMMEND, "--event-weight", "view=2"], ["event_weights (--event-weight) needs event"]),
         ([*RECOMMEND, "--param", "factor=3"], ['Did you mean "factors"?']),
         ([*RECOMMEND, "--param", "factors=0"], ["a whole number from 1 to 4096"]),
         ([*RECOMMEND, "--param", "learning_rate=0.1"], ["is for explicit ratings"]),
@@ -486,6 +489,13 @@ RECOMMEND = ("train", "data", "--model", "factorization", "--user", "u", "--item
 )
 def test_recommenders_that_cannot_be(refused: Refused, arguments: list[str], words: list[str]) -> None:
     refused(arguments, *words)
+
+
+def test_rows_of_a_copy_are_named_by_their_source(refused: Refused, tmp_path_factory: pytest.TempPathFactory) -> None:
+    cache = str(tmp_path_factory.mktemp("cache"))
+    Path("e.jsonl").write_text('{"u": "a", "i": "x", "r": "3"}\n{"u": "b", "i": "y", "r": "good"}\n')
+    train = ["train", "e.jsonl", "--model", "factorization", "--user", "u", "--item", "i", "--rating", "r"]
+    refused([*train, "--workers", "0", "--cache", cache], '"good" in the Parquet copy of e.jsonl.')
 
 
 def test_going_on_from_nowhere(refused: Refused) -> None:

@@ -100,19 +100,23 @@ def _print(found: Description) -> None:
 
 
 def _headline(found: Description) -> str:
-    rows = "unknown rows" if found.rows.value is None else f"{_marked(found.rows, f'{found.rows.value:,}')} rows"
+    from dray.telemetry.format import many
+
+    rows = "unknown rows" if found.rows.value is None else _marked(found.rows, many(found.rows.value, "rows"))
     files = found.layout.files
-    place = "" if files is None else f" in {files:,} file{'s' * (files != 1)}"
+    place = "" if files is None else f" in {many(files, 'files')}"
     stored = f"{size(found.bytes)} of {found.format}" if found.bytes else found.format
-    return f"{_short(found.name, 60)}: {rows}, {len(found.columns):,} columns, {stored}{place}"
+    return f"{_short(found.name, 60)}: {rows}, {many(len(found.columns), 'columns')}, {stored}{place}"
 
 
 def _layout_line(layout: Layout) -> str:
     if layout.row_groups is None or layout.rows_per_group is None:
         return "No row groups."
+    from dray.telemetry.format import many
+
     least, middle, most = layout.rows_per_group
-    spread = f"{most:,} rows" if least == most else f"{least:,} to {most:,} rows (median {middle:,})"
-    words = f"{layout.row_groups:,} row group{'s' * (layout.row_groups != 1)} of {spread}"
+    spread = many(most, "rows") if least == most else f"{least:,} to {most:,} rows (median {middle:,})"
+    words = f"{many(layout.row_groups, 'row groups')} of {spread}"
     even = [str(dealing.workers) for dealing in layout.dealings if dealing.even]
     if even:
         words += f"; feeds {', '.join(even)} workers evenly"

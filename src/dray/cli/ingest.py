@@ -131,8 +131,10 @@ def _ingest(
 
 
 def _tell(result: Any) -> None:
-    files = f"{result.files:,} file{'s' * (result.files != 1)}"
-    human(f"{result.output}: {result.rows_kept:,} rows in {files}, {size(result.bytes)}, {duration(result.seconds)}")
+    from dray.telemetry.format import many
+
+    rows, files = many(result.rows_kept, "rows"), many(result.files, "files")
+    human(f"{result.output}: {rows} in {files}, {size(result.bytes)}, {duration(result.seconds)}")
     left_out = [
         f"{rows:,} {what}"
         for rows, what in (
@@ -143,9 +145,9 @@ def _tell(result: Any) -> None:
         if rows
     ]
     if left_out:
-        human(f"Of {result.rows_read:,} rows read: {', '.join(left_out)}.")
+        human(f"Of {many(result.rows_read, 'rows')} read: {', '.join(left_out)}.")
     if result.parts:
-        human(", ".join(f"{part} {rows:,} rows" for part, rows in result.parts.items()) + ".")
+        human(", ".join(f"{part} {many(rows, 'rows')}" for part, rows in result.parts.items()) + ".")
     if result.rejects:
         human(f"Rejected rows and the reasons: {result.rejects}")
 

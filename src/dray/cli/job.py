@@ -307,7 +307,10 @@ def _variables(given: Sequence[str]) -> dict[str, str]:
 def _describe(name: str, task: Task, jobs: Jobs) -> str:
     text = f"Job {name} at {jobs.endpoint.name}: {task.name}"
     if task.root is not None:
-        text += f", with {len(task.files)} files of {task.root} ({size(sum(file.size_bytes for file in task.files))})"
+        from dray.telemetry.format import many
+
+        sent = size(sum(file.size_bytes for file in task.files))
+        text += f", with {many(len(task.files), 'files')} of {task.root} ({sent})"
     if task.left_out:
         more = f" and {len(task.left_out) - _SHOWN} more" if len(task.left_out) > _SHOWN else ""
         text += f", without {', '.join(task.left_out[:_SHOWN])}{more}"

@@ -130,10 +130,14 @@ def _map(items: Any, out: str, each: str, storage: Any, settings: Any, as_json: 
         "files": written,
     }
     if not quiet:
-        rows = f" ({files.rows:,} rows)" if files.rows else ""
-        human(f"{result['output']}: {files.results:,} results{rows} of {count:,} items, {duration(seconds)}")
+        from dray.telemetry.format import many
+
+        rows = f" ({many(files.rows, 'rows')})" if files.rows else ""
+        results = f"{many(files.results, 'results')}{rows} of {many(count, 'items')}"
+        human(f"{result['output']}: {results}, {duration(seconds)}")
         if files.failed:
-            human(f"Warning: {files.failed:,} items failed and were left out; {written[-1]} has them.")
+            failed, were = many(files.failed, "items"), "was" if files.failed == 1 else "were"
+            human(f"Warning: {failed} failed and {were} left out; {written[-1]} has them.")
     if as_json:
         print_json(result)
 

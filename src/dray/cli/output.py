@@ -109,7 +109,8 @@ def _lines(doing: str, unit: str) -> Progress:
         first = first or (now, done)
         if done > first[1] and now - said >= _LINE_EVERY_S:
             said = now
-            left = duration((now - first[0]) / (done - first[1]) * (total - done))
-            human(f"{doing}: {done:,} of {total:,} {unit} ({done / total:.0%}), {left} left")
+            left = (now - first[0]) / (done - first[1]) * (total - done)
+            more = f", {duration(left)} left" if done < total else ""
+            human(f"{doing}: {done:,} of {total:,} {unit} ({done / total:.0%}){more}")
 
     return report

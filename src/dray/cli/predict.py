@@ -61,6 +61,7 @@ def predict(
     from dray.ingesting.cache import Reading
     from dray.predicting import predict as run
     from dray.storage import StorageOptions
+    from dray.telemetry.format import many
     from dray.telemetry.sinks.terminal import terminal
 
     result = run(
@@ -74,11 +75,13 @@ def predict(
     )
     if not quiet:
         human(
-            f"{result.output}: {result.rows:,} predictions in {result.files} files, {duration(result.seconds)}, "
-            f"{result.rows_per_second:,.0f} rows/s, peak memory {size(result.peak_memory_bytes)}"
+            f"{result.output}: {many(result.rows, 'predictions')} in {many(result.files, 'files')}, "
+            f"{duration(result.seconds)}, {result.rows_per_second:,.0f} rows/s, "
+            f"peak memory {size(result.peak_memory_bytes)}"
         )
         treated = "it counted as missing" if result.model == "xgboost" else "they were scored by what is known"
         for name, count in result.unseen.items():
-            human(f'Warning: {count:,} rows have a value of "{name}" that the model does not know; {treated}.')
+            rows = many(count, "rows")
+            human(f'Warning: {rows} with a value of "{name}" that the model does not know; {treated}.')
     if as_json:
         print_json(result.to_json())

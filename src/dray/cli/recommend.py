@@ -116,7 +116,8 @@ def recommend(
             most_users=None if out else MOST_SHOWN,
             **options,
         )
-        _tell(result, quiet)
+        if not quiet:
+            _tell(result, asked=options["users"] is not None or bool(events))
         if as_json:
             print_json(result.to_json())
         elif result.table is not None:
@@ -144,19 +145,25 @@ def _require_one_question(
             raise ConfigError(f"{flag} means nothing with {other}.", fix=f"Leave out {flag} or {other}.")
 
 
-def _tell(result: RecommendResult, quiet: bool) -> None:
-    if quiet:
-        return
+def _tell(result: RecommendResult, *, asked: bool) -> None:
+    """`asked`: somebody named the users; else they are the model's own."""
+    from dray.telemetry.format import many
+
     if result.output is not None:
         human(
-            f"{result.output}: {result.rows:,} rows for {result.users:,} users in {result.files} files, "
-            f"{duration(result.seconds)}, {result.users_per_second:,.0f} users/s, "
+            f"{result.output}: {many(result.rows, 'rows')} for {many(result.users, 'users')} "
+            f"in {many(result.files, 'files')}, {duration(result.seconds)}, {result.users_per_second:,.0f} users/s, "
             f"peak memory {size(result.peak_memory_bytes)}"
         )
     if result.users_folded:
-        human(f"{result.users_folded:,} users are new: they were answered by their events.")
+        are = "is" if result.users_folded == 1 else "are"
+        human(f"{many(result.users_folded, 'users')} {are} new: they were answered by their events.")
     if result.users_unknown:
-        human(f"Warning: the model does not know {result.users_unknown:,} users; they got what is popular.")
+        number, have = many(result.users_unknown, "users"), "has" if result.users_unknown == 1 else "have"
+        if asked:
+            human(f"Warning: the model knows no training event of {number}: they get what is popular.")
+        else:
+            human(f"{number} {have} no training event: they get what is popular.")
     if result.items_unknown:
         human(f"Warning: the model does not know {result.items_unknown:,} of the items; they were left out.")
 
@@ -165,6 +172,7 @@ def _similar(
     model: str, items: Sequence[str], top: int, out: str | None, storage: StorageOptions, as_json: bool, quiet: bool
 ) -> None:
     from dray.recommending.similar import similar_items, write_table
+    from dray.telemetry.format import many
 
     table = similar_items(model, items, top, storage)
     if not quiet and "popularity" in table["by"].to_pylist():
@@ -172,7 +180,7 @@ def _similar(
     if out is not None:
         document = {"output": write_table(table, out, storage), "rows": table.num_rows}
         if not quiet:
-            human(f"{document['output']}: {table.num_rows:,} rows for {len(items):,} items")
+            human(f"{document['output']}: {many(table.num_rows, 'rows')} for {many(len(items), 'items')}")
         if as_json:
             print_json(document)
     elif as_json:

@@ -38,7 +38,8 @@ def runs(directory: str | None, as_json: bool, storage: dict[str, str]) -> None:
     if as_json:
         print_json({"runs": [asdict(summary) for summary in found]})
     elif not found:
-        human(f"No runs in {directory or DEFAULT_DIRECTORY}. Make one: dray train DATA --label COLUMN")
+        where = f"in {directory or DEFAULT_DIRECTORY}" if directory != "." else "here"
+        human(f"No runs {where}. Make one: dray train DATA --label COLUMN")
     else:
         _print_table(found)
 
@@ -48,7 +49,7 @@ def _print_table(found: list[RunSummary]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from dray.telemetry.format import count, duration, metric
+    from dray.telemetry.format import count, duration
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("run", no_wrap=True)
@@ -67,7 +68,7 @@ def _print_table(found: list[RunSummary]) -> None:
             Text(summary.model or ""),
             *("" if value is None else count(value) for value in (summary.rows, summary.workers, summary.rounds)),
             "" if summary.seconds is None else duration(summary.seconds),
-            Text(", ".join(f"{name} {metric(value)}" for name, value in (summary.metrics or {}).items())),
+            Text(_metrics(summary)),
         )
     # In a pipe there is no width to fit: every line stays whole.
     console = Console(highlight=False)
@@ -76,6 +77,16 @@ def _print_table(found: list[RunSummary]) -> None:
     console.print(table)
     for summary in (summary for summary in found if summary.problem):
         console.print(Text(f"{summary.run} ({summary.status}): {summary.problem}", style="dim"))
+
+
+def _metrics(summary: RunSummary) -> str:
+    """Return all of trees; of a recommender, which has many, the one that decides."""
+    from dray.telemetry.epochs import deciding_metric
+    from dray.telemetry.format import metric
+
+    metrics = summary.metrics or {}
+    names = deciding_metric(metrics) if summary.model == "factorization" else metrics
+    return ", ".join(f"{name} {metric(metrics[name])}" for name in names)
 
 
 def _when(started: str | None) -> str:

@@ -23,6 +23,7 @@ from pydantic import (
 
 from dray.config.factorization import (
     EVENT_WEIGHTS,
+    FLAGS,
     MISSING,
     as_weights,
     check_evaluation,
@@ -299,11 +300,17 @@ def _explain(error: ValidationError, origin: str) -> ConfigError:
     message = first["msg"].removeprefix("Value error, ")
     if not place:
         what, _, fix = message.partition(": ")
-        return ConfigError(f"{what[0].upper()}{what[1:]}.", fix=f"{fix[0].upper()}{fix[1:]}." if fix else "")
+        return ConfigError(f"{_sentence(what)}.", fix=f"{_sentence(fix)}." if fix else "")
     if place == "workers" and first["type"] != "value_error":
         message = "must be a number from 0 on, auto, or a range such as {min: 2, max: 8}"
-    flag = f" ({_FLAGS[place]})" if place in _FLAGS else ""
+    flag = f" ({FLAGS[place]})" if place in FLAGS else ""
     return ConfigError(f'"{place}" in {origin} is {first["input"]!r}: {message}.', fix=f"Change {place}{flag}.")
+
+
+def _sentence(words: str) -> str:
+    """Return words with a capital, unless they begin with a key."""
+    first = words.partition(" ")[0].rstrip(",")
+    return words if first in RunConfig.model_fields else f"{words[:1].upper()}{words[1:]}"
 
 
 def _keys(location: tuple[int | str, ...]) -> list[str]:
@@ -313,7 +320,6 @@ def _keys(location: tuple[int | str, ...]) -> list[str]:
 
 
 _MODELS: dict[str, type[BaseModel]] = {"storage": StorageConfig, "workers": WorkerRange}
-_FLAGS = {"heartbeat_s": "--heartbeat", "wait_s": "--wait", "event_weights": "--event-weight"}
 _HOW_TO_GIVE = {
     "data": "Give it as the first argument, or as data: DIR in the run file.",
     "label": "Add --label COLUMN, or label: COLUMN in the run file.",

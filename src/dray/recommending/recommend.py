@@ -26,6 +26,7 @@ from dray.recommending.running import Runner, Where, Workers
 from dray.recommending.wanted_ids import ids_of
 from dray.storage import DEFAULT, StorageOptions, absolute, join
 from dray.telemetry.events import Sink, Telemetry
+from dray.telemetry.format import many
 
 ROWS_A_FILE = 2_000_000
 TASKS_A_WORKER = 4
@@ -38,7 +39,7 @@ class RecommendResult:
 
     users: int
     users_unknown: int
-    """Users whom the model does not know: what is popular was recommended to them."""
+    """Users of whom the model knows no training event: what is popular was recommended to them."""
     users_folded: int
     """New users whose vectors were made from their events."""
     items_unknown: int
@@ -206,13 +207,13 @@ def _tell(telemetry: Telemetry, new: EventUsers | None) -> None:
     if len(new.known):
         telemetry.emit(
             "warning",
-            message=f"{len(new.known):,} users of the events are known to the model: their new events are not used.",
+            message=f"The model knows {many(len(new.known), 'users')} of the events: their new events are not used.",
             fix="Train on them: dray train EVENTS --continue-from RUN.",
         )
     if new.unknown_items:
         telemetry.emit(
             "warning",
-            message=f"{new.unknown_items:,} events have an item that the model does not know: they were left out.",
+            message=f"Left out: {many(new.unknown_items, 'events')} with an item that the model does not know.",
         )
 
 

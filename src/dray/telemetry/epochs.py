@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
-from dray.telemetry.format import brief, count, duration, metric
+from dray.telemetry.format import brief, count, duration, many, metric
 
 
 def round_word(model: str | None) -> str:
@@ -12,14 +13,25 @@ def round_word(model: str | None) -> str:
     return "epoch" if model == "factorization" else "round"
 
 
+def deciding_metric(metrics: Iterable[str]) -> list[str]:
+    """Return the metric by which a recommender is judged, if any: the RMSE of ratings, the NDCG of events, any."""
+    names = list(metrics)
+    decides = [name for name in names if name == "eval-rmse"]
+    decides += [name for name in names if name.startswith("eval-ndcg@")]  # of several lengths the first does
+    return [*decides, *names][:1]
+
+
 def describe_epoch(data: dict[str, Any], noun: str, *, alone: bool) -> str:
     """Return "epoch 3 of 20, train-rmse 0.87100, 1.2 s; worker 0 on host-a 8.1M ratings/s" of a round event.
 
-    `noun` is what the rows are; `alone`: there are no workers to tell apart.
+    `noun` is what the rows are; `alone`: there are no workers to tell apart. Of the metrics of rankings, such as
+    eval-map@10, only the one that decides has room; the summary has all.
     """
     text = f"epoch {data['round']}" + (f" of {data['rounds']}" if data.get("rounds") else "")
-    metrics = (data.get("metrics") or {}).items()
-    text += "".join(f", {name} {metric(value)}" for name, value in metrics if value is not None)
+    metrics = {name: value for name, value in (data.get("metrics") or {}).items() if value is not None}
+    deciding = deciding_metric(metrics)
+    shown = [name for name in metrics if "@" not in name or name in deciding]
+    text += "".join(f", {name} {metric(metrics[name])}" for name in shown)
     text += f", {duration(data['seconds'])}" if data.get("seconds") is not None else ""
     rates = [entry for entry in data.get("workers") or [] if entry.get("rows_per_second") is not None]
     if not rates:
@@ -32,14 +44,14 @@ def describe_epoch(data: dict[str, Any], noun: str, *, alone: bool) -> str:
 
 def describe_events(data: dict[str, Any]) -> str:
     """Return "1,000 rows: 800 pairs of 10 users and 20 items; view 900, purchase 100; host-a 1,000 rows"."""
-    text = f"{count(data['rows'])} rows: {count(data['pairs'])} pairs of {count(data['users'])} users"
-    text += f" and {count(data['items'])} items"
+    text = f"{many(data['rows'], 'rows')}: {many(data['pairs'], 'pairs')} of {many(data['users'], 'users')}"
+    text += f" and {many(data['items'], 'items')}"
     types = sorted((data.get("types") or {}).items(), key=lambda entry: -entry[1])
     hosts = (data.get("by_host") or {}).items()
     parts = [
         text,
         ", ".join(f"{name} {count(rows)}" for name, rows in types),
-        ", ".join(f"{host} {count(rows)} rows" for host, rows in hosts),
+        ", ".join(f"{host} {many(rows, 'rows')}" for host, rows in hosts),
     ]
     return "; ".join(part for part in parts if part)
 

@@ -10,6 +10,11 @@ def count(value: float) -> str:
     return f"{value:,.0f}"
 
 
+def many(value: float, nouns: str) -> str:
+    """Return "1,000 rows", or "1 row": `nouns` is the plural, with an s."""
+    return f"{count(value)} {nouns.removesuffix('s') if value == 1 else nouns}"
+
+
 def rate(value: float) -> str:
     """Return so many a second: with a digit after the point where there are few."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

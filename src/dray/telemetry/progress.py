@@ -14,9 +14,12 @@ from dray.telemetry.events import DRIVER, Event, Sample
 from dray.telemetry.worker_view import WorkerView
 
 PHASES = ("prepare", "start", "load", "train", "save")
+COPY = "copy"
+"""Of data that is not Parquet: what an ingest does as a part of "prepare"."""
 RECOVER = "recover"
 """Between the loss of a worker and the next round; takes the place of "train" meanwhile."""
 _HIGHER_IS_BETTER = ("auc", "aucpr", "map", "ndcg", "pre", "accuracy", "r2", "gini", "recall", "coverage")
+_COPYING = ("plan", "ingest")
 _RECENT_ROUNDS = 30
 _STALE_S = 5.0
 
@@ -209,7 +212,8 @@ class Progress:
             self._keep(done["round"], done.get("metrics") or {})
 
     def _on_phase(self, time: float, data: dict[str, Any]) -> None:
-        self._enter(str(data["name"]), time)
+        name = str(data["name"])
+        self._enter(COPY if name in _COPYING and self.phase in ("prepare", COPY) else name, time)
         self.counter, self.waiting = None, ""
 
     def _enter(self, phase: str, time: float) -> None:
@@ -219,8 +223,11 @@ class Progress:
     def _on_data(self, _time: float, data: dict[str, Any]) -> None:
         self.data = data
 
-    def _on_copied(self, _time: float, data: dict[str, Any]) -> None:
+    def _on_copied(self, time: float, data: dict[str, Any]) -> None:
         self.copied = self.copied or data  # what is trained on comes first, then what is evaluated on
+        if self.phase == COPY:
+            self._enter("prepare", time)
+            self.counter = None
 
     def _on_decided(self, _time: float, data: dict[str, Any]) -> None:
         self.decided = data

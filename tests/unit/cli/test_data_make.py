@@ -108,7 +108,7 @@ def test_elsewhere_progress_is_a_line_now_and_then(
         "Making data: 25 of 100 rows (25%), 15 s left",
         "Making data: 50 of 100 rows (50%), 10 s left",
         "Making data: 75 of 100 rows (75%), 5.0 s left",
-        "Making data: 100 of 100 rows (100%), 0.0 s left",
+        "Making data: 100 of 100 rows (100%)",
     ]
 
 

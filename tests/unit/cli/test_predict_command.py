@@ -73,7 +73,7 @@ def test_words_go_to_stderr_with_the_unseen_values(
     captured = capsys.readouterr()
     assert captured.out == ""
     assert "300 predictions" in captured.err
-    assert 'Warning: 300 rows have a value of "colour" that the model does not know' in captured.err
+    assert 'Warning: 300 rows with a value of "colour" that the model does not know' in captured.err
 
 
 def test_quiet_says_nothing(root: Path, capfd: pytest.CaptureFixture[str]) -> None:

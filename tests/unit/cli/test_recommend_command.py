@@ -12,7 +12,9 @@ import pytest
 
 import dray
 from dray.cli.main import main
+from dray.cli.recommend import _tell as tell
 from dray.learners.factorization.model import FactorModel
+from dray.recommending.recommend import RecommendResult
 from dray.telemetry.run_directory import RunDirectory
 from recommender_run import USERS, write_run
 
@@ -67,7 +69,24 @@ class TestRecommend:
         lines = shown.out.splitlines()
         assert lines[0].split() == ["user", "rank", "item", "score", "by"]
         assert lines[1].split()[:2] == ["u001", "1"] and lines[3].split()[0] == "nobody"
-        assert "does not know 1 users; they got what is popular" in shown.err
+        assert "knows no training event of 1 user: they get what is popular" in shown.err
+
+    @pytest.mark.parametrize(
+        ("number", "words"),
+        [
+            (1, "1 user has no training event: they get what is popular."),
+            (25, "25 users have no training event: they get what is popular."),
+        ],
+    )
+    def test_users_without_a_training_event_are_no_strangers(
+        self, number: int, words: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        counts = {"users": number, "users_unknown": number, "users_folded": 0, "items_unknown": 0, "rows": 1}
+        measured = {"seconds": 1.0, "users_per_second": 1.0, "peak_memory_bytes": 1}
+        tell(RecommendResult(**counts, **measured, output="lists", files=1, workers=0), asked=False)  # type: ignore[arg-type]
+        first, last = capsys.readouterr().err.splitlines()
+        assert first.startswith("lists: 1 row for ") and " in 1 file, " in first
+        assert last == words
 
     def test_few_users_as_json_are_lists(self, run: str, capsys: pytest.CaptureFixture[str]) -> None:
         document = call(capsys, "recommend", run, "--users", "u001", "--top", "2", "--quiet")
@@ -159,7 +178,7 @@ class TestScores:
         assert main(["predict", run, pairs, "out"]) == 0
         words = capsys.readouterr().err
         assert (
-            '1 rows have a value of "user_id" that the model does not know; they were scored by what is known' in words
+            '1 row with a value of "user_id" that the model does not know; they were scored by what is known' in words
         )
 
     def test_pairs_may_be_of_any_format(self, run: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -56,7 +56,7 @@ def test_a_recommender_stands_beside_the_others(tmp_path: Path) -> None:
     going.close()
     lines = {line.split()[0]: line.split()[1:] for line in result.stdout.splitlines()[1:]}
     assert lines["done"][3:6] == ["factorization", "1,000,000", "2"]
-    assert lines["done"][6:] == ["20", "16.5", "s", "eval-rmse", "0.90000,", "eval-ndcg@10", "0.25000"]
+    assert lines["done"][6:] == ["20", "16.5", "s", "eval-rmse", "0.90000"]
     assert (lines["going"][0], lines["going"][3:]) == ("running", ["factorization"])
     assert lines["trees"][3] == "xgboost"
 
@@ -72,6 +72,29 @@ def test_json_is_one_document(where: str, tmp_path: Path, request: pytest.Fixtur
     [run] = json.loads(result.stdout)["runs"]
     assert (run["run"], run["status"], run["rounds"], run["seconds"]) == ("one", "finished", 100, 16.5)
     assert run["directory"] == f"{location}/one"
+
+
+@pytest.mark.parametrize(
+    ("metrics", "shown"),
+    [
+        ({"eval-recall@5": 0.1, "eval-ndcg@5": 0.2, "eval-ndcg@10": 0.3, "popular-ndcg@5": 0.1}, "eval-ndcg@5 0.20000"),
+        ({"train-rmse": 0.8}, "train-rmse 0.80000"),
+        ({}, "s"),
+    ],
+)
+def test_of_a_recommender_only_the_metric_that_decides_is_shown(
+    metrics: dict[str, float], shown: str, tmp_path: Path
+) -> None:
+    directory = RunDirectory.create(str(tmp_path / "one"), run="one")
+    directory.finish({**RESULT, "learner": "factorization", "metrics": metrics})
+    directory.close()
+    result = CliRunner().invoke(runs, [str(tmp_path)])
+    assert result.stdout.splitlines()[1].rstrip().endswith(f"16.5 {shown}" if shown == "s" else f"s  {shown}")
+
+
+def test_no_runs_here_is_said_in_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert CliRunner().invoke(runs, ["."]).stderr.startswith("No runs here. Make one")
 
 
 def test_no_runs_yet_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

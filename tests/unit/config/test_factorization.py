@@ -78,7 +78,7 @@ def test_a_label_is_missing_for_trees_only() -> None:
 )
 def test_what_belongs_to_trees_is_refused_with_a_recommender(key: str, value: Any) -> None:
     error = refused(LEAST | {key: value})
-    assert error.what == f"{key.capitalize()} is a key of model xgboost and means nothing to a recommender."
+    assert error.what == f"{key} (--{key}) is for model xgboost and means nothing to a recommender."
     assert error.fix == f"Leave {key} out."
 
 
@@ -91,8 +91,9 @@ def test_what_belongs_to_trees_is_refused_with_a_recommender(key: str, value: An
 )
 def test_what_belongs_to_recommenders_is_refused_with_trees(key: str, value: Any) -> None:
     error = refused(TREES | {"eval_fraction": 0.2 if key == "eval_by" else None, key: value})
-    assert error.what == f"{key.capitalize()} is a key of recommenders."
-    assert error.fix == f"Add model factorization, or leave {key} out."
+    flag = {"event_weights": "--event-weight"}.get(key, "--" + key.replace("_", "-"))
+    assert error.what == f"{key} ({flag}) is for recommenders."
+    assert error.fix == f"Add model factorization (--model factorization), or leave {key} out."
 
 
 def test_the_forgotten_model_is_told_before_the_missing_label() -> None:
@@ -102,30 +103,43 @@ def test_the_forgotten_model_is_told_before_the_missing_label() -> None:
 @pytest.mark.parametrize(
     ("values", "what"),
     [
-        (RATINGS | {"event": "type"}, "Rating and event exclude each other."),
-        (EVENTS | {"half_life_days": 7}, "Half_life_days needs time."),
-        (EVENTS | {"eval_last": 1}, "Eval_last needs time."),
-        (EVENTS | {"eval_fraction": 0.2, "eval_by": "time"}, "Eval_by time needs time."),
-        (EVENTS | {"time": "t", "eval_by": "time"}, "Eval_by time needs eval_fraction."),
-        (RATINGS | {"time": "t", "half_life_days": 7}, "Half_life_days is for events, not for ratings."),
+        (RATINGS | {"event": "type"}, "rating (--rating) and event (--event) exclude each other."),
+        (EVENTS | {"half_life_days": 7}, "half_life_days (--half-life-days) needs time."),
+        (EVENTS | {"eval_last": 1}, "eval_last (--eval-last) needs time."),
+        (EVENTS | {"eval_fraction": 0.2, "eval_by": "time"}, "eval_by time (--eval-by time) needs time."),
+        (EVENTS | {"time": "t", "eval_by": "time"}, "eval_by time (--eval-by time) needs eval_fraction."),
+        (
+            RATINGS | {"time": "t", "half_life_days": 7},
+            "half_life_days (--half-life-days) is for events, not for ratings.",
+        ),
         (
             EVENTS | {"time": "t", "eval_fraction": 0.1, "eval_last": 1},
-            "Eval_fraction and eval_last exclude each other.",
+            "eval_fraction (--eval-fraction) and eval_last (--eval-last) exclude each other.",
         ),
-        (EVENTS | {"time": "t", "eval": "x", "eval_last": 1}, "Eval and eval_last exclude each other."),
-        (EVENTS | {"eval": "x", "eval_fraction": 0.1}, "Eval and eval_fraction exclude each other."),
-        (EVENTS | {"early_stop": 2}, "Early_stop needs an evaluation set."),
-        (LEAST | {"event_weights": {"view": 2}}, "Event_weights needs event."),
-        (RATINGS | {"event_weights": {"view": 2}}, "Event_weights needs event."),
+        (
+            EVENTS | {"time": "t", "eval": "x", "eval_last": 1},
+            "eval (--eval) and eval_last (--eval-last) exclude each other.",
+        ),
+        (
+            EVENTS | {"eval": "x", "eval_fraction": 0.1},
+            "eval (--eval) and eval_fraction (--eval-fraction) exclude each other.",
+        ),
+        (EVENTS | {"early_stop": 2}, "early_stop (--early-stop) needs an evaluation set."),
+        (LEAST | {"event_weights": {"view": 2}}, "event_weights (--event-weight) needs event."),
+        (RATINGS | {"event_weights": {"view": 2}}, "event_weights (--event-weight) needs event."),
         (EVENTS | {"event_weights": {}}, "No type of event has a weight above 0."),
         (EVENTS | {"event_weights": {"view": 0, "buy": 0}}, "No type of event has a weight above 0."),
-        (LEAST | {"item": "u"}, "User, item, rating, event and time must be different columns."),
-        (LEAST | {"rating": "i"}, "User, item, rating, event and time must be different columns."),
-        (EVENTS | {"time": "type"}, "User, item, rating, event and time must be different columns."),
+        (LEAST | {"item": "u"}, "user, item, rating, event and time must be different columns."),
+        (LEAST | {"rating": "i"}, "user, item, rating, event and time must be different columns."),
+        (EVENTS | {"time": "type"}, "user, item, rating, event and time must be different columns."),
     ],
 )
 def test_keys_that_do_not_fit_together_say_so_and_what_to_do(values: dict[str, Any], what: str) -> None:
     assert refused(values).what == what
+
+
+def test_the_fix_has_the_flag_too() -> None:
+    assert refused(EVENTS | {"eval_last": 1}).fix == "Name the column with the time of an event (--time)."
 
 
 @pytest.mark.parametrize(

@@ -131,11 +131,11 @@ def test_wrong_workers_are_told_in_one_sentence(workers: Any) -> None:
 @pytest.mark.parametrize(
     ("more", "what"),
     [
-        ({"data": []}, "Data is empty."),
-        ({"eval": "x", "eval_fraction": 0.2}, "Eval and eval_fraction exclude each other."),
-        ({"early_stop": 5}, "Early_stop needs an evaluation set."),
-        ({"group": "y"}, "Label, group and weight must be three different columns."),
-        ({"group": "g", "weight": "g"}, "Label, group and weight must be three different columns."),
+        ({"data": []}, "data is empty."),
+        ({"eval": "x", "eval_fraction": 0.2}, "eval (--eval) and eval_fraction (--eval-fraction) exclude each other."),
+        ({"early_stop": 5}, "early_stop (--early-stop) needs an evaluation set."),
+        ({"group": "y"}, "label, group and weight must be three different columns."),
+        ({"group": "g", "weight": "g"}, "label, group and weight must be three different columns."),
     ],
 )
 def test_keys_that_do_not_fit_together_say_so_and_what_to_do(more: dict[str, Any], what: str) -> None:

@@ -41,6 +41,14 @@ def test_an_epoch_tells_its_metrics_its_time_and_the_pace_of_each_worker() -> No
     )
 
 
+def test_of_many_metrics_an_epoch_tells_the_one_that_decides() -> None:
+    ranking = {"eval-recall@5": 0.1, "eval-ndcg@5": 0.2, "eval-map@5": 0.3, "eval-ndcg@10": 0.4}
+    events = describe_epoch({"round": 1, "metrics": ranking}, "pairs", alone=True)
+    assert events == "epoch 1, eval-ndcg@5 0.20000"
+    ratings = describe_epoch({"round": 1, "metrics": EPOCH["metrics"] | ranking}, "ratings", alone=True)
+    assert ratings == "epoch 1, train-rmse 0.87100, eval-rmse 0.90200"
+
+
 def test_in_one_process_it_names_no_worker() -> None:
     alone = EPOCH | {"workers": EPOCH["workers"][:1]}
     assert describe_epoch(alone, "pairs", alone=True).endswith("0.90200, 1.2 s, 8.1M pairs/s")
@@ -59,6 +67,10 @@ def test_events_tell_their_types_and_where_they_were_read() -> None:
     assert describe_events(data | more).endswith(
         " items; view 999,990, purchase 10; host-a 400,000 rows, host-b 600,000 rows"
     )
+
+
+def test_one_of_anything_is_told_in_the_singular() -> None:
+    assert describe_events({"rows": 1, "pairs": 1, "users": 1, "items": 1}) == "1 row: 1 pair of 1 user and 1 item"
 
 
 def test_a_divergence_says_why_and_what_follows() -> None:

@@ -10,8 +10,8 @@ from dray.telemetry.events import DRIVER, Telemetry
 from dray.telemetry.sampler import Usage
 from dray.threads.verify import Verdict
 from dray.workers import watch as watching
-from dray.workers.watch import Watch
 from dray.workers.status import Proof, Status
+from dray.workers.watch import Watch
 from fake_group import Recorder
 
 

@@ -87,8 +87,8 @@ def render_job(
     }
     if settings.time_limit_s is not None:
         spec["activeDeadlineSeconds"] = settings.time_limit_s
-    if settings.requirements:
-        spec["runtimeEnvYAML"] = yaml.safe_dump({"pip": list(settings.requirements)}, sort_keys=False)
+    if requirements := settings.requirements(run_file.get("model")):
+        spec["runtimeEnvYAML"] = yaml.safe_dump({"pip": list(requirements)}, sort_keys=False)
     spec["submitterPodTemplate"] = _submitter(settings, name, versions)
     spec["rayClusterSpec"] = _cluster_spec(settings, name, versions, run=run_name(name))
     job = {

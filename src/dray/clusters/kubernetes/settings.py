@@ -127,7 +127,8 @@ class Settings(_Keys):
     """Image of all pods. Default: rayproject/ray of this Ray and this Python."""
 
     install: tuple[str, ...] | None = None
-    """Requirements that Ray installs for a job, as for pip. Default: dray, if the image is the default one."""
+    """Requirements that Ray installs for a job, as for pip. Default: dray with what the model of the run needs, if the
+    image is the default one."""
 
     head: Head = Head()
     """The pod with the head."""
@@ -208,12 +209,12 @@ class Settings(_Keys):
     def image_for(self, versions: Versions) -> str:
         return self.image or default_image(versions, gpu=self.workers.gpu > 0)
 
-    @property
-    def requirements(self) -> tuple[str, ...]:
-        """What Ray installs for a job."""
+    def requirements(self, model: str | None = None) -> tuple[str, ...]:
+        """What Ray installs for a job that trains such a model."""
         if self.install is not None:
             return self.install
-        return () if self.image else (f"dray=={__version__}",)
+        extra = "[recommend]" if model == "factorization" else ""
+        return () if self.image else (f"dray{extra}=={__version__}",)
 
 
 def make_settings(values: Mapping[str, Any], *, origin: str = "the settings") -> Settings:

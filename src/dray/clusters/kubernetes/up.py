@@ -234,7 +234,7 @@ def _known(settings: Settings, api: Api, uid: str | None = None) -> Known:
             "context": api.context,
             "uid": uid,
             "image": settings.image_for(here()),
-            "install": list(settings.requirements),
+            "install": list(settings.requirements()),
             "start_deadline_s": settings.start_deadline_s,
         },
     )

@@ -8,21 +8,29 @@ such fields).
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
 import pyarrow as pa
-import pyarrow.json as pajson
 
 from dray.data.source import PIECE_BYTES, OnReject, Piece, make_reject
 from dray.data.sources.blocks import MOST_RECORD_BYTES, BadRow, Block, Parsed, keep_good, parse_in_order, whole_records
 from dray.data.sources.columns import chosen
 from dray.data.sources.files import DataFile, RandomFile, chunks, find_files, head, in_parallel
 from dray.data.sources.json_records import Records, items, last_item_end, last_line_end, lines
-from dray.data.sources.json_types import Place, Seen, flat_schema, flatten, misfit, shape_of
+from dray.data.sources.json_samples import look
+from dray.data.sources.json_types import (
+    ExtraFields,
+    Seen,
+    asked_types,
+    flat_schema,
+    flatten,
+    misfit,
+    read_objects,
+    shape_of,
+)
 from dray.data.sources.lines import LineNumbers
 from dray.errors import ConfigError, DataError
 from dray.storage import StorageOptions
@@ -32,8 +40,6 @@ SAMPLE_BYTES = 256 << 10
 """Of each of the start, the middle and the end of a file; less where there are many files."""
 ALL_SAMPLES_BYTES = 64 << 20
 WINDOW_BYTES = 64 << 10
-
-ExtraFields = Literal["reject", "ignore"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,16 +153,7 @@ class _BlockReader:
         return keep_good(len(records), parse, refuse, lambda _: None)
 
     def _read(self, data: bytes) -> list[pa.RecordBatch]:
-        if not data.isascii():
-            data.decode()  # pyarrow does not check
-        table = pajson.read_json(
-            pa.BufferReader(data),
-            pajson.ReadOptions(use_threads=False, block_size=len(data) + 64),
-            pajson.ParseOptions(
-                explicit_schema=self.shape,
-                unexpected_field_behavior="error" if self.extra_fields == "reject" else "ignore",
-            ),
-        )
+        table = read_objects(data, self.shape, self.extra_fields)
         if not table.num_rows:
             return []
         return list(flatten(table).select(list(self.columns)).combine_chunks().to_batches())
@@ -182,11 +179,12 @@ def open_json(
     files = find_files(locations, storage)
     size = min(SAMPLE_BYTES, max(SAMPLE_BYTES // 16, ALL_SAMPLES_BYTES // (3 * len(files))))
     sampled = in_parallel(lambda file: _open(file, storage, size), files)
-    seen = Seen()
+    seen, asked = Seen(), asked_types(types)
     for file, samples in sampled:
+        split = items if file.layout == "array" else lines
         for sample in samples:
-            _look(sample, file, seen, numbered=sample is samples[0])
-    shape = shape_of(seen, types)
+            look(split(sample), file.file.location, seen, asked, numbered=sample is samples[0])
+    shape = shape_of(seen, asked)
     if not len(flat_schema(shape)):
         if all(file.layout == "empty" for file, _ in sampled):
             raise DataError(f"There are no rows in {', '.join(locations)}.", fix="Name JSON files that hold rows.")
@@ -226,20 +224,3 @@ def _open(file: DataFile, storage: StorageOptions, size: int) -> tuple[JsonFile,
                 window = random.read(start, min(file.bytes, start + size))
                 samples.append(window[window.find(b"\n") + 1 : last_line_end(window)])
     return opened, samples
-
-
-def _look(sample: bytes, file: JsonFile, seen: Seen, numbered: bool) -> None:
-    """Add the objects of a sample to what was seen; what is no object is passed over here, and rejected later."""
-    split: Callable[[bytes], Records] = items if file.layout == "array" else lines
-    records = split(sample)
-    line, counted = 1, 0
-    for index in range(len(records)):
-        text = records.text(index, index + 1)
-        start = int(records.starts[index]) + len(text) - len(text.lstrip())
-        line, counted = line + sample.count(b"\n", counted, start), start
-        try:
-            value = json.loads(text)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(value, dict):
-            seen.add(value, Place(file.file.location, line if numbered else None))

@@ -104,5 +104,7 @@ def _escaped(array: npt.NDArray[np.uint8], places: Positions) -> npt.NDArray[np.
 
 
 def _not_empty(data: bytes, starts: Positions, stops: Positions) -> Records:
-    kept = [i for i, (a, b) in enumerate(zip(starts, stops, strict=True)) if b - a > 8 or data[a:b].strip(_SPACE)]
-    return Records(data, starts[kept].astype(np.int64), stops[kept].astype(np.int64))
+    full = stops - starts > 8
+    for index in np.flatnonzero(~full):
+        full[index] = bool(data[starts[index] : stops[index]].strip(_SPACE))
+    return Records(data, starts[full].astype(np.int64), stops[full].astype(np.int64))

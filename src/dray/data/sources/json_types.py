@@ -15,17 +15,20 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
+import pyarrow.json as pajson
 import pyarrow.types as pt
 
 from dray.data.sources.types import as_type
 from dray.errors import ConfigError, DataError, nearest
 
+ExtraFields = Literal["reject", "ignore"]
 _TIME = re.compile(
     r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.(?P<fraction>\d{1,9}))?)?(?P<zone>Z|[+-]\d\d(?::?\d\d)?)?)?"
 )
+_TEXT = pa.string()
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +62,11 @@ class Seen:
             for inner in value:
                 self.items.add(inner, place)
 
-    def arrow(self, path: str, asked: Mapping[str, pa.DataType]) -> pa.DataType:
-        """Return the type that holds all of it, or say which two do not go together."""
+    def arrow(self, path: str, asked: Mapping[str, pa.DataType], unknown: pa.DataType = _TEXT) -> pa.DataType:
+        """Return the type that holds all of it, or say which two do not go together.
+
+        `unknown`: of what was null everywhere.
+        """
         if path in asked:
             return asked[path]
         kinds = dict(self.kinds)
@@ -79,14 +85,14 @@ class Seen:
                 fix=f'Say what it is, types={{"{path}": "{_NAMES.get(one, "string")}"}}: rows with anything else are '
                 "then rejected.",
             )
-        return self._one_kind(next(iter(kinds), "string"), path, asked)
+        return self._one_kind(next(iter(kinds)), path, asked, unknown) if kinds else unknown
 
-    def _one_kind(self, kind: str, path: str, asked: Mapping[str, pa.DataType]) -> pa.DataType:
+    def _one_kind(self, kind: str, path: str, asked: Mapping[str, pa.DataType], unknown: pa.DataType) -> pa.DataType:
         if kind == "object":
             dot = f"{path}." if path else ""
-            return pa.struct([(name, seen.arrow(f"{dot}{name}", asked)) for name, seen in self.fields.items()])
+            return pa.struct([(name, seen.arrow(f"{dot}{name}", asked, unknown)) for name, seen in self.fields.items()])
         if kind == "list":
-            return pa.list_((self.items or Seen()).arrow(f"{path}[]", asked))
+            return pa.list_((self.items or Seen()).arrow(f"{path}[]", asked, unknown))
         return _TYPES[kind]
 
 
@@ -127,9 +133,12 @@ def _kind(value: Any) -> str:
             return "list"
 
 
-def shape_of(seen: Seen, types: Mapping[str, str | pa.DataType] | None) -> pa.Schema:
+def asked_types(types: Mapping[str, str | pa.DataType] | None) -> dict[str, pa.DataType]:
+    return {name: as_type(name, type_) for name, type_ in (types or {}).items()}
+
+
+def shape_of(seen: Seen, asked: Mapping[str, pa.DataType]) -> pa.Schema:
     """Return the nested schema of all objects seen."""
-    asked = {name: as_type(name, type_) for name, type_ in (types or {}).items()}
     shape = seen.arrow("", asked) if seen.fields else pa.struct([])
     names = flat_schema(pa.schema(list(shape))).names
     for name in asked:
@@ -161,6 +170,19 @@ def flat_schema(shape: pa.Schema) -> pa.Schema:
             f'Two fields become the column "{twice}": one has the point in its name.', fix="Rename one of them."
         )
     return pa.schema(fields)
+
+
+def read_objects(data: bytes, shape: pa.Schema, extra_fields: ExtraFields) -> pa.Table:
+    """Return the objects of a text as they are, nested; raises what pyarrow does if one does not fit."""
+    if not data.isascii():
+        data.decode()  # pyarrow does not check
+    return pajson.read_json(
+        pa.BufferReader(data),
+        pajson.ReadOptions(use_threads=False, block_size=len(data) + 64),
+        pajson.ParseOptions(
+            explicit_schema=shape, unexpected_field_behavior="error" if extra_fields == "reject" else "ignore"
+        ),
+    )
 
 
 def flatten(table: pa.Table) -> pa.Table:

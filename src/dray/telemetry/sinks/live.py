@@ -19,8 +19,8 @@ from rich.text import Text
 
 from dray.telemetry.epochs import describe_divergence, describe_events, pace
 from dray.telemetry.events import DRIVER, Event, Sample
-from dray.telemetry.format import brief, clock, count, duration, metric, rate, size, sparkline
-from dray.telemetry.progress import PHASES, RECOVER, Bar, Progress
+from dray.telemetry.format import brief, clock, count, duration, many, metric, rate, size, sparkline
+from dray.telemetry.progress import COPY, PHASES, RECOVER, Bar, Progress
 from dray.telemetry.sinks.summary import describe_failures, how_to_resume, summary
 from dray.telemetry.sinks.terminal import describe_data, describe_decision
 from dray.telemetry.worker_view import State, WorkerView
@@ -155,8 +155,10 @@ def _head(progress: Progress, now: float) -> RenderableType:
 def _phases(progress: Progress, now: float) -> Text:
     seconds = progress.seconds_by_phase(now)
     names = list(seconds)
-    if progress.phase in (*PHASES, RECOVER):
-        names = [*PHASES[:-1], *(name for name in seconds if name not in PHASES), PHASES[-1]]
+    if progress.phase in (*PHASES, COPY, RECOVER):
+        first, *others, last = PHASES
+        copy = [COPY] if COPY in seconds else []
+        names = [first, *copy, *others, *(name for name in seconds if name not in (*PHASES, COPY)), last]
     text = Text(no_wrap=True, overflow="ellipsis")
     for name in names:
         if name == progress.phase:
@@ -172,15 +174,15 @@ def _phases(progress: Progress, now: float) -> Text:
 
 def _bar(progress: Progress, bar: Bar, width: int) -> RenderableType:
     grid = Table.grid(padding=(0, 2, 0, 0))
-    total = f"/{count(bar.total)}" if bar.total is not None else ""
-    done = Text(f"{count(bar.done)}{total} {bar.unit}", no_wrap=True)
+    amount = many(bar.done, bar.unit) if bar.total is None else f"{count(bar.done)}/{many(bar.total, bar.unit)}"
+    done = Text(amount, no_wrap=True)
     speed = Text(no_wrap=True)
     if bar.unit == f"{progress.word}s" and progress.round_seconds:
         mean = sum(progress.round_seconds) / len(progress.round_seconds)
         speed.append(f"{duration(mean)}/{progress.word}", style="dim")
     elif bar.rate:
         speed.append(f"{rate(bar.rate)} {bar.unit}/s", style="dim")
-    eta = Text(f"ETA {clock(bar.eta_s + 0.5)}" if bar.eta_s is not None else "", style="cyan", no_wrap=True)
+    eta = Text(f"ETA {clock(bar.eta_s + 0.5)}" if bar.eta_s else "", style="cyan", no_wrap=True)
     picture = ProgressBar(
         total=1.0,
         completed=bar.fraction,
@@ -267,7 +269,7 @@ def _workers(workers: list[WorkerView], room: int, rows_are: str = "rows") -> li
     rest = workers[len(shown) :]
     cores, memory = sum(w.cores or 0 for w in rest), sum(w.memory_bytes or 0 for w in rest)
     rows = sum(w.rows for w in rest)
-    text = f"and {len(rest)} more: {count(rows)} rows, {cores:.1f} cores, {size(memory)}"
+    text = f"and {len(rest)} more: {many(rows, 'rows')}, {cores:.1f} cores, {size(memory)}"
     return [table, Text(text, style="dim")]
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from dray.telemetry.format import count, duration, metric, size
-from dray.telemetry.progress import Failures, Progress
+from dray.telemetry.format import count, duration, many, metric, size
+from dray.telemetry.progress import COPY, Failures, Progress
 
 
 def summary(progress: Progress, now: float) -> list[tuple[str, str]]:
@@ -31,9 +31,9 @@ def describe_failures(failures: Failures) -> str:
     """Return "2 workers lost, 6.1 s to recover, 1,000,000 rows reloaded", or nothing when there were none."""
     if not failures.lost:
         return ""
-    text = f"{failures.lost} worker{'s' if failures.lost != 1 else ''} lost"
+    text = f"{many(failures.lost, 'workers')} lost"
     text += f", {duration(failures.seconds)} to recover" if failures.seconds else ""
-    return text + (f", {count(failures.rows)} rows reloaded" if failures.rows else "")
+    return text + (f", {many(failures.rows, 'rows')} reloaded" if failures.rows else "")
 
 
 def how_to_resume(progress: Progress) -> str:
@@ -69,16 +69,16 @@ def _rows(result: dict[str, Any]) -> str:
 def _rounds(result: dict[str, Any]) -> str:
     text = f"{count(result['rounds'])}"
     if result.get("rows") is not None and result.get("features") is not None:
-        text += f" on {count(result['rows'])} rows x {count(result['features'])} features"
+        text += f" on {many(result['rows'], 'rows')} x {many(result['features'], 'features')}"
     return text + _where(result)
 
 
 def _epochs(result: dict[str, Any]) -> str:
     """Return "20 on 1,000,000 ratings, 5,000 users x 3,000 items, 100 factors, on 2 workers"."""
     noun = "ratings" if result.get("objective") == "explicit" else "pairs"
-    text = f"{count(result['rounds'])} on {count(result['pairs'])} {noun}"
-    text += f", {count(result['users'])} users x {count(result['items'])} items"
-    text += f", {count(result['factors'])} factors" if result.get("factors") else ""
+    text = f"{count(result['rounds'])} on {many(result['pairs'], noun)}"
+    text += f", {many(result['users'], 'users')} x {many(result['items'], 'items')}"
+    text += f", {many(result['factors'], 'factors')}" if result.get("factors") else ""
     return text + _where(result)
 
 
@@ -86,7 +86,7 @@ def _where(result: dict[str, Any]) -> str:
     workers = result.get("workers")
     if workers is None:
         return ""
-    return f", on {workers} worker{'s' if workers != 1 else ''}" if workers else ", in this process"
+    return f", on {many(workers, 'workers')}" if workers else ", in this process"
 
 
 def _metrics(progress: Progress, result: dict[str, Any]) -> str:
@@ -108,6 +108,8 @@ def _times(progress: Progress, result: dict[str, Any], now: float) -> str:
     by_phase = {k: v for k, v in (seconds or progress.seconds_by_phase(now)).items() if isinstance(v, int | float)}
     total = by_phase.pop("total", progress.elapsed(now))
     by_phase.pop("recovery", None)  # told with the failures
+    if "start" in by_phase and (copying := progress.phase_seconds.get(COPY)):  # a result counts it as start
+        by_phase = {COPY: copying} | by_phase | {"start": max(0.0, by_phase["start"] - copying)}
     parts = ", ".join(f"{name} {duration(value)}" for name, value in by_phase.items() if value >= 0.005)
     return duration(total) + (f" ({parts})" if parts else "")
 

@@ -8,7 +8,7 @@ from typing import IO, Any
 
 from dray.telemetry.epochs import describe_divergence, describe_epoch, describe_events
 from dray.telemetry.events import Event, Sample, Sink
-from dray.telemetry.format import count, duration, metric, rate, size
+from dray.telemetry.format import count, duration, many, metric, rate, size
 from dray.telemetry.progress import RECOVER, Progress
 from dray.telemetry.sinks.summary import how_to_resume, summary
 
@@ -79,7 +79,7 @@ class PlainLines:
     def _on_copied(self, event: Event) -> None:
         data = event.data
         made = f"copied to Parquet in {data['copy']}" if data["made"] else f"its Parquet copy in {data['copy']} is used"
-        self._line(event, "data", f"{data['source']} is {data['format']}: {made}, {count(data['rows'])} rows")
+        self._line(event, "data", f"{data['source']} is {data['format']}: {made}, {many(data['rows'], 'rows')}")
 
     def _on_decided(self, event: Event) -> None:
         self._line(event, "decided", describe_decision(self._progress))
@@ -89,7 +89,7 @@ class PlainLines:
     def _on_worker_started(self, event: Event) -> None:
         data = event.data
         again = " (replacement)" if data.get("replacement") else ""
-        threads = f", {_many(data['threads'], 'thread')}" if data.get("threads") is not None else ""
+        threads = f", {many(data['threads'], 'threads')}" if data.get("threads") is not None else ""
         self._line(event, "start", f"{_worker(data)}{threads}{again}")
 
     def _on_worker_lost(self, event: Event) -> None:
@@ -97,7 +97,7 @@ class PlainLines:
 
     def _on_reload(self, event: Event) -> None:
         why = f" ({event.data['why']})" if event.data.get("why") else ""
-        self._line(event, "reload", f"worker {event.data['worker']}: {count(event.data['rows'])} rows{why}")
+        self._line(event, "reload", f"worker {event.data['worker']}: {many(event.data['rows'], 'rows')}{why}")
 
     def _on_waiting(self, event: Event) -> None:
         why, (told, then) = self._progress.waiting, self._waiting
@@ -111,20 +111,20 @@ class PlainLines:
         data = event.data
         if data["members"] == 1 and not data["round"]:  # no ring to speak of
             return
-        text = f"{_many(data['members'], 'member')} on {_many(data['workers'], 'worker')}"
+        text = f"{many(data['members'], 'members')} on {many(data['workers'], 'workers')}"
         goes_on = f"goes on after {self._progress.word} {data['round']}" if data["round"] else "begins"
         self._line(event, "ring", f"{text}, training {goes_on}")
 
     def _on_recovered(self, event: Event) -> None:
         data = event.data
-        reloaded = f", {count(data['rows_reloaded'])} rows reloaded" if data.get("rows_reloaded") else ""
+        reloaded = f", {many(data['rows_reloaded'], 'rows')} reloaded" if data.get("rows_reloaded") else ""
         following = f"{self._progress.word} {data['round'] + 1} is next"
         self._line(event, "recover", f"{duration(data['seconds'])}{reloaded}, {following}")
 
     def _on_joined(self, event: Event) -> None:
         data = event.data
         since = f"from {self._progress.word} {data['round']} on"
-        self._line(event, "joined", f"{_worker(data)}: {count(data['rows'])} rows {since}")
+        self._line(event, "joined", f"{_worker(data)}: {many(data['rows'], 'rows')} {since}")
 
     def _on_leaving(self, event: Event) -> None:
         self._line(event, "leaving", f"{_worker(event.data)}: {event.data.get('why')}")
@@ -149,7 +149,7 @@ class PlainLines:
     def _on_worker_loaded(self, event: Event) -> None:
         data = event.data
         seconds = f" in {duration(data['seconds'])}" if data.get("seconds") is not None else ""
-        self._line(event, "load", f"worker {data['worker']}: {count(data['rows'])} rows{seconds}")
+        self._line(event, "load", f"worker {data['worker']}: {many(data['rows'], 'rows')}{seconds}")
 
     def _on_events(self, event: Event) -> None:
         self._line(event, "events", describe_events(event.data))
@@ -193,10 +193,10 @@ class PlainLines:
         if bar is None or event.time - self._last_line < PROGRESS_EVERY_S:
             return
         self._last_line = event.time
-        eta = f", {duration(bar.eta_s)} left" if bar.eta_s is not None else ""
-        text = f"{count(bar.done)} {bar.unit}"
+        eta = f", {duration(bar.eta_s)} left" if bar.eta_s else ""
+        text = many(bar.done, bar.unit)
         if bar.total is not None:
-            text = f"{count(bar.done)} of {count(bar.total)} {bar.unit} ({bar.fraction:.0%}){eta}"
+            text = f"{count(bar.done)} of {many(bar.total, bar.unit)} ({bar.fraction:.0%}){eta}"
         if bar.rate and bar.unit == "items":
             text += f", {rate(bar.rate)} items/s"
         self._line(event, self._progress.phase or "work", text)
@@ -217,16 +217,12 @@ def _worker(data: dict[str, Any]) -> str:
     return f"worker {data['worker']}" + (f" on {data['host']}" if data.get("host") else "")
 
 
-def _many(number: int, noun: str) -> str:
-    return f"{number} {noun}{'s' if number != 1 else ''}"
-
-
 def describe_data(progress: Progress) -> str:
     """Return "1,000,000 rows x 100 features in 16 files (412 MB)"."""
     data = progress.data
-    text = f"{count(data['rows'])} rows" if data.get("rows") is not None else ""
-    text += f" x {count(data['features'])} features" if data.get("features") is not None else ""
-    text += f" in {count(data['files'])} file{'s' if data['files'] != 1 else ''}" if data.get("files") else ""
+    text = many(data["rows"], "rows") if data.get("rows") is not None else ""
+    text += f" x {many(data['features'], 'features')}" if data.get("features") is not None else ""
+    text += f" in {many(data['files'], 'files')}" if data.get("files") else ""
     text += f" ({size(data['bytes'])})" if data.get("bytes") else ""
     return text + (f", a Parquet copy of {progress.copied['format']}" if text and progress.copied else "")
 
@@ -235,8 +231,8 @@ def describe_decision(progress: Progress) -> str:
     """Return "2 workers x 4 threads, binary:logistic"."""
     decided = progress.decided
     workers, threads = decided.get("workers"), decided.get("threads")
-    text = f"{workers} worker{'s' if workers != 1 else ''} x " if workers else "this process, "
-    text += f"{threads} thread{'s' if threads != 1 else ''}" if threads is not None else "all threads"
+    text = f"{many(workers, 'workers')} x " if workers else "this process, "
+    text += many(threads, "threads") if threads is not None else "all threads"
     return text + (f", {decided['objective']}" if decided.get("objective") else "")
 
 

@@ -41,11 +41,11 @@ class Copier:
         self._copied_at = time.monotonic()
         self._cost_s = 0.0
 
-    def offer(self, stand: Stand) -> None:
-        """Take a copy if it is time for one."""
+    def offer(self, stand: Stand, *, last: bool = False) -> None:
+        """Take a copy if it is time for one; of the last epoch only if something happens before the model is saved."""
         self._newest = stand
         due = self._copied_at + max(EVERY_S, self._cost_s / SHARE)
-        if time.monotonic() >= due and (self._thread is None or not self._thread.is_alive()):
+        if not last and time.monotonic() >= due and (self._thread is None or not self._thread.is_alive()):
             self._thread = threading.Thread(target=self._copy, args=(stand,), name="dray-copy", daemon=True)
             self._thread.start()
 

@@ -121,8 +121,7 @@ class Course:
         self._stand = Stand(passed.copy, best, self._method.halvings, rounds)
         self._foreman.epoch = number
         self._tell(rounds[-1], passed)
-        if not self._is_over():
-            self._copier.offer(self._stand)
+        self._copier.offer(self._stand, last=self._is_over())
 
     def _improves(self, rounds: Sequence[Round], best: int) -> bool:
         values = {done.round: done.metrics[self._metric] for done in rounds}

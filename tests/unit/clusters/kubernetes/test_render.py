@@ -179,6 +179,8 @@ def test_the_command_of_a_job_is_one_that_dray_has() -> None:
 def test_a_job_installs_dray_unless_the_image_has_it() -> None:
     assert "dray==" in both({})[1]["spec"]["runtimeEnvYAML"]
     assert "runtimeEnvYAML" not in both({"image": "me/dray:1"})[1]["spec"]
+    run = {"data": ["s3://bucket/rows"], "out": "s3://bucket/run", "model": "factorization", "user": "u", "item": "i"}
+    assert "dray[recommend]==" in render_job(Settings(), run, versions=VERSIONS)[1]["spec"]["runtimeEnvYAML"]
 
 
 def test_pods_get_no_token_of_kubernetes_unless_asked() -> None:

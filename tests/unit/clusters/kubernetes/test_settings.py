@@ -89,9 +89,18 @@ def test_a_file_that_is_not_there_is_refused() -> None:
 
 
 def test_dray_is_installed_unless_the_image_is_ones_own() -> None:
-    assert Settings().requirements == (f"dray=={__version__}",)
-    assert make_settings({"image": "me/dray:1"}).requirements == ()
-    assert make_settings({"image": "me/ray:1", "install": ["dray[s3] @ https://x/dray.whl"]}).requirements
+    assert Settings().requirements() == (f"dray=={__version__}",)
+    assert make_settings({"image": "me/dray:1"}).requirements() == ()
+    assert make_settings({"image": "me/ray:1", "install": ["dray[s3] @ https://x/dray.whl"]}).requirements()
+
+
+def test_a_recommender_gets_its_extra_unless_one_says_what_to_install() -> None:
+    assert Settings().requirements("factorization") == (f"dray[recommend]=={__version__}",)
+    assert Settings().requirements("xgboost") == (f"dray=={__version__}",)
+    assert make_settings({"image": "me/dray:1"}).requirements("factorization") == ()
+    assert make_settings({"install": ["dray @ https://x/dray.whl"]}).requirements("factorization") == (
+        "dray @ https://x/dray.whl",
+    )
 
 
 @pytest.mark.parametrize(

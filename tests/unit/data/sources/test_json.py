@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,10 @@ from reading import read_all, rows
 
 from dray.data.open_source import open_source
 from dray.data.sources import json as json_source
+from dray.data.sources import json_samples
 from dray.data.sources.json_records import items, last_item_end
+from dray.data.sources.json_records import lines as json_lines
+from dray.data.sources.json_types import Place, Seen, shape_of
 from dray.errors import DataError, DrayError
 
 
@@ -181,3 +185,100 @@ def test_items_of_an_array_are_found_whatever_they_hold(values: list[Any], inden
     assert not found.open_end and found.behind is None
     end = last_item_end(text)
     assert [json.loads(items(text[end:]).text(0, 1))] == values[-1:]
+
+
+class TestSamples:
+    """pyarrow passes over what fits; what is new must be found all the same."""
+
+    LATER = (
+        ({"x": 1}, {"x": 1.5}, "double"),
+        ({"x": "2024-01-01"}, {"x": "soon"}, "string"),
+        ({"x": "2024-01-01T10:00"}, {"x": "2024-01-01T10:00Z"}, "string"),
+        ({"x": "2024-01-01T10:00Z"}, {"x": "2024-01-01"}, "string"),
+        ({"x": "2024-01-01T10:00:00"}, {"x": "2024-01-01T10:00:00.123456789"}, "timestamp[ns]"),
+        ({"x": ["2024-01-01"]}, {"x": ["soon"]}, "list<item: string>"),
+        ({"x": ["2024-01-01"]}, {"x": ["2024-01-01T10:00Z"]}, "list<item: string>"),
+        ({"x": None}, {"x": 1}, "int64"),
+        ({"x": None}, {"x": "2024-01-01"}, "timestamp[us]"),
+        ({"x": []}, {"x": [1]}, "list<item: int64>"),
+        ({"x": 1}, {"x": 2**70}, "double"),
+    )
+
+    @pytest.mark.parametrize(("first", "later", "found"), LATER)
+    def test_what_comes_late_in_a_sample_is_found(self, tmp_path: Path, first: Any, later: Any, found: str) -> None:
+        [field] = open_source(write(tmp_path / "a.jsonl", lines([first] * 2_000 + [later] + [first] * 100))).schema
+        assert str(field.type) == found
+
+    @pytest.mark.parametrize("before", [0, 1_500, 20_000])
+    @pytest.mark.parametrize("file", [0, 29])
+    def test_a_new_field_is_found_in_any_of_many_files(self, tmp_path: Path, file: int, before: int) -> None:
+        plain = [{"x": 1, "u": {"y": "a"}}]
+        for number in range(30):
+            write(tmp_path / f"{number:02}.jsonl", lines(plain * 1_000))
+        write(tmp_path / f"{file:02}.jsonl", lines([*plain * before, {"x": 1, "u": {"y": "a", "new": True}}]))
+        assert sorted(open_source(str(tmp_path)).schema.names) == ["u.new", "u.y", "x"]
+
+    def test_the_line_of_what_does_not_go_together_is_told(self, tmp_path: Path) -> None:
+        path = write(tmp_path / "a.jsonl", lines([{"x": 1}] * 3_000 + [{"x": [1]}]))
+        with pytest.raises(DataError, match=r"integer in .* \(line 1\) but list in .* \(line 3001\)"):
+            open_source(path)
+
+    def test_objects_that_fit_are_not_looked_at_one_by_one(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        looked: list[Any] = []
+        add = Seen.add
+        monkeypatch.setattr(Seen, "add", lambda seen, value, place: (looked.append(value), add(seen, value, place)))
+        for number in range(10):
+            write(tmp_path / f"{number}.jsonl", lines([{"x": i, "at": "2024-01-01T10:00"} for i in range(5_000)]))
+        open_source(str(tmp_path))
+        assert sum(isinstance(value, dict) for value in looked) == json_samples.BLOCK_RECORDS
+
+
+LEAVES = st.sampled_from(
+    [
+        None,
+        True,
+        1,
+        2**70,
+        1.5,
+        "a",
+        "2024-01-01",
+        "2024-01-01T10:00",
+        "2024-01-01T10:00Z",
+        "2024-01-01 10:00:00.1234567",
+    ]
+)
+FIELDS = st.dictionaries(
+    st.sampled_from("abc"),
+    st.recursive(
+        LEAVES,
+        lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from("xy"), inner, max_size=2),
+        max_leaves=4,
+    ),
+    max_size=3,
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(FIELDS, min_size=1, max_size=8))
+def test_passing_over_what_fits_finds_what_looking_at_everything_does(objects: list[Any]) -> None:
+    def shape(look: Callable[[Seen], None]) -> Any:
+        seen = Seen()
+        try:
+            look(seen)
+            return shape_of(seen, {})
+        except DataError:  # which of several is told may differ
+            return "values do not go together"
+
+    def look_at_all(seen: Seen) -> None:
+        for value in objects:
+            seen.add(value, Place("a", 1))
+
+    def look_at_blocks(seen: Seen) -> None:
+        json_samples.look(json_lines(lines(objects).encode()), "a", seen, {}, numbered=True)
+
+    for block in (1, 3):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(json_samples, "BLOCK_RECORDS", block)
+            assert shape(look_at_blocks) == shape(look_at_all)

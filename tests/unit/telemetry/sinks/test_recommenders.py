@@ -129,6 +129,31 @@ def test_the_summary_says_what_was_learnt_and_how_to_recommend() -> None:
     assert "metric   eval-rmse 0.90000, eval-ndcg@10 0.25000" in told
 
 
+TIMES = {"start": 5.0, "load": 5.0, "train": 10.0, "total": 20.5}
+COPY = [
+    Event(START + 1, "phase", {"name": "ingest"}),
+    Event(START + 1, "phase", {"name": "plan"}),
+    Event(START + 2, "phase", {"name": "ingest"}),
+    Event(START + 2.5, "progress", {"done": 1, "total": 1, "unit": "rows"}),
+    Event(START + 2.75, "copied", {"source": "e.jsonl", "format": "json", "copy": "c", "made": True, "rows": 1}),
+]
+
+
+def test_the_time_of_copying_stands_apart() -> None:
+    first, rest = run()[:2], run()[2:]
+    told = lines(*first, *COPY, *rest, Event(START + 20, "run_finished", {"result": RESULT | {"seconds": TIMES}}))
+    assert "time     20.5 s (copy 1.8 s, start 3.2 s, load 5.0 s, train 10.0 s)" in told
+    assert "data     e.jsonl is json: copied to Parquet in c, 1 row" in told
+    assert "   ✓ copy 1.8 s   ○ start   ● load" in drawn([*first, *COPY, *rest[:4]])
+    assert "● copy" in drawn([*first, *COPY[:2]])
+
+
+def test_what_is_done_has_no_time_left() -> None:
+    done = Event(START + 30, "progress", {"done": 1, "total": 1, "unit": "users"})
+    assert lines(Event(START, "phase", {"name": "recommend"}), done) == ["recommend 1 of 1 user (100%)"]
+    assert "ETA" not in drawn([Event(START, "phase", {"name": "recommend"}), done])
+
+
 def test_the_live_view_shows_the_newest_epoch() -> None:
     picture = drawn(run())
     for text in ("3/4 epochs", "1.2 s/epoch", "epoch 3, 1.2 s, 16M ratings/s", "eval-rmse", "at epoch 3", "ratings/s"):

@@ -6,6 +6,8 @@ the cluster had ready, with whatever environment, does as well as a new one.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import ray
@@ -18,6 +20,27 @@ if TYPE_CHECKING:
     from dray.workers.status import Status
 
 
+FETCH_LIMIT_S = 60.0
+"""A node that was cut off with what is fetched tells nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Promised:
+    """Something that another worker makes, or has made.
+
+    Not a plain reference, for which Ray would wait before it calls: it sends calls in order, so that no question after
+    the worker's health would get through either, and whoever waits for a frozen worker would look frozen too.
+    """
+
+    ref: Any
+
+
+def _there(arguments: Sequence[Any]) -> list[Any]:
+    """Return the arguments, after waiting for those that were promised."""
+    found = iter(ray.get([one.ref for one in arguments if isinstance(one, Promised)], timeout=FETCH_LIMIT_S))
+    return [next(found) if isinstance(one, Promised) else one for one in arguments]
+
+
 @ray.remote(max_restarts=0, concurrency_groups={"watch": 1, "beside": 1})
 class WorkerActor:
     """A worker that answers in the middle of a round, in a thread of its own, and loads rows meanwhile in another."""
@@ -28,11 +51,11 @@ class WorkerActor:
         self._worker = make_worker(role, number, threads)
 
     def call(self, method: str, *arguments: Any) -> Any:
-        return getattr(self._worker, method)(*arguments)
+        return getattr(self._worker, method)(*_there(arguments))
 
     def call_keeping(self, method: str, *arguments: Any) -> Any:
         """As `call`, for a method that returns a tuple: Ray takes one of one value for a value."""
-        value = getattr(self._worker, method)(*arguments)
+        value = self.call(method, *arguments)
         return value if len(value) > 1 else value[0]
 
     @ray.method(concurrency_group="watch")  # type: ignore[untyped-decorator]

@@ -20,7 +20,7 @@ from dray.cluster.cluster import Cluster
 from dray.cluster.placement import PLACE_TIMEOUT_S, Places
 from dray.errors import DrayError, WorkerError
 from dray.learners.xgboost import Standing
-from dray.workers.actor import WorkerActor
+from dray.workers.actor import FETCH_LIMIT_S, Promised, WorkerActor
 from dray.workers.group import Done, Happening, InputGone, Kept, Lost, Member, Raised, Ready
 from dray.workers.roles import Role
 from dray.workers.status import Status
@@ -30,9 +30,6 @@ ASK_EVERY_S = 0.5
 START_LIMIT_S = 60.0
 """A worker that has room and does not start for so long is no longer counted on."""
 NODES_EVERY_S = 1.0
-FETCH_LIMIT_S = 60.0
-"""A node that was cut off with what is fetched tells nothing."""
-_INPUT_GONE = "input arguments for this task could not be computed"
 
 
 @dataclass
@@ -68,13 +65,6 @@ class _Shared:
         if losses != self._losses:
             self._ref, self._losses = ray.put(self.value), losses
         return self._ref
-
-
-@dataclass(frozen=True, slots=True)
-class _Ref:
-    """A result that stays in the store of the node where it was made. This process owns it: it outlives its maker."""
-
-    ref: Any
 
 
 class RayGroup:
@@ -144,21 +134,17 @@ class RayGroup:
         refs = process.actor.call_keeping.options(num_returns=1 + keeps).remote(method, *self._given(arguments))
         first, *kept = refs if keeps else [refs]
         process.calls[first] = number
-        return number, [_Ref(ref) for ref in kept]
+        return number, [Promised(ref) for ref in kept]  # owned here, so that they outlive their maker
 
     def fetch(self, kept: Sequence[Any]) -> list[Any]:
         try:
-            found = iter(ray.get([one.ref for one in kept if isinstance(one, _Ref)], timeout=FETCH_LIMIT_S))
+            found = iter(ray.get([one.ref for one in kept if isinstance(one, Promised)], timeout=FETCH_LIMIT_S))
         except RayError as error:
             raise InputGone(told(error), fix="") from error
-        return [next(found) if isinstance(one, _Ref) else one.value for one in kept]
+        return [next(found) if isinstance(one, Promised) else one.value for one in kept]
 
     def _given(self, arguments: Sequence[Any]) -> list[Any]:
-        """Ray puts values in place of references, as long as each is an argument of its own."""
-        return [
-            value.ref(self._losses) if isinstance(value, _Shared) else value.ref if isinstance(value, _Ref) else value
-            for value in arguments
-        ]
+        return [value.ref(self._losses) if isinstance(value, _Shared) else value for value in arguments]
 
     def tell(self, worker: int, method: str, *arguments: Any) -> None:
         self._processes[worker].actor.ask.remote(method, *arguments)
@@ -319,7 +305,7 @@ def told(error: Exception) -> str:
 def _cause_of(error: RayTaskError) -> Exception:
     """Return what a worker raised; a mistake of the user's as it is, anything else with its traceback as the cause."""
     cause = error.cause
-    if _INPUT_GONE in str(error) or isinstance(cause, RayError):
+    if isinstance(cause, RayError):  # of what it was promised
         return InputGone(told(cause), fix="")
     if isinstance(cause, DrayError):
         return cause

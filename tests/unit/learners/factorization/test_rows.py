@@ -204,6 +204,8 @@ def test_a_column_of_nothing_is_refused(tmp_path: Path) -> None:
             "Shift the scale",
         ),
         (["1", "2", "n/a", "?"], 'is text, and 2 of 4 rows hold no number, such as "n/a" in ', "numbers"),
+        (["1", "2", "n/a", "inf"], 'is text, and 1 of 4 rows hold no number, such as "n/a" in ', "numbers"),
+        (["1", "2", "inf", "-Infinity"], 'is text, and 2 of 4 rows are infinite, such as "inf" in ', "numbers"),
         (["1", "2", "3", "4"], 'is text, though it looks like numbers, such as "1" in ', "numbers"),
     ],
 )

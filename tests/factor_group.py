@@ -1,0 +1,296 @@
+"""Workers of a recommender in this process: real ones, that are lost, leave and come when a test says so.
+
+Values travel as through Ray's store: pickled, and with arrays that cannot be written to.
+"""
+
+from __future__ import annotations
+
+import itertools
+import pickle
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import pytest
+
+from dray.config.run_file import RunConfig, make_config
+from dray.telemetry.events import Telemetry
+from dray.training import train as training
+from dray.training.factorization import foreman, steps
+from dray.training.factorization.result import FactorResult
+from dray.workers.crew import Crew, Terms
+from dray.workers.factor_worker import FactorWorker
+from dray.workers.group import Done, Happening, InputGone, Lost, Member, Raised, Ready
+from dray.workers.watch import Watch
+from fake_group import Recorder
+
+What = Literal["lost", "lost after", "its node", "leaves", "inputs gone", "raises"]
+_NOTHING = object()
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What happens when a worker is called for the nth time, over all of its replacements."""
+
+    worker: int
+    method: str
+    call: int = 1
+    what: What = "lost"
+
+
+class Kept:
+    """A value that stays with whoever made it, until it is made, or for ever."""
+
+    def __init__(self, maker: int) -> None:
+        self.maker = maker
+        self.content: Any = _NOTHING
+        self.gone = False
+
+    def put(self, value: Any) -> None:
+        self.content = _stored(value)
+
+    @property
+    def waits(self) -> bool:
+        return self.content is _NOTHING and not self.gone
+
+    def value(self) -> Any:
+        if self.gone or self.content is _NOTHING:
+            raise InputGone("It went with its machine.", fix="")
+        return _read(self.content)
+
+
+@dataclass
+class Call:
+    number: int
+    worker: int
+    method: str
+    arguments: tuple[Any, ...]
+    kept: list[Kept] | None
+
+
+@dataclass
+class FactorGroup:
+    """Calls of a worker run in order; whose turn it is goes round, so that workers get ahead of each other."""
+
+    faults: list[Fault] = field(default_factory=list)
+    no_room: set[int] = field(default_factory=set)
+    """Workers that do not start as long as they stand here."""
+    alive: dict[int, FactorWorker] = field(default_factory=dict)
+    going: dict[int, str] = field(default_factory=dict)
+    made: list[Call] = field(default_factory=list)
+    ring_host: str = "127.0.0.1"
+    on_call: Callable[[Call], None] = lambda call: None
+
+    def __post_init__(self) -> None:
+        self.struck: list[Fault] = []
+        self._starting: list[int] = []
+        self._pending: list[Call] = []
+        self._kept: list[Kept] = []
+        self._happened: list[Happening] = []
+        self._numbers = itertools.count()
+        self._counts: Counter[tuple[int, str]] = Counter()
+        self._turns = itertools.count()
+        self._happened_at = time.monotonic()
+
+    def lose(self, worker: int, *, with_copies: bool = False) -> None:
+        """Have a worker die. What it had made outlives it, unless its whole node is gone."""
+        self._gone(worker, with_copies=with_copies)
+        self._happened.append(Lost(worker, "it was killed", 0.1))
+
+    def of(self, method: str) -> list[Call]:
+        return [call for call in self.made if call.method == method]
+
+    # The contract
+
+    def start(self, worker: int) -> None:
+        assert worker not in self.alive and worker not in self._starting
+        self._starting.append(worker)
+
+    def expected(self) -> frozenset[int]:
+        return frozenset(worker for worker in self._starting if worker not in self.no_room)
+
+    def leaving(self) -> dict[int, str]:
+        return {worker: why for worker, why in self.going.items() if worker in self.alive}
+
+    def call(self, worker: int, method: str, *arguments: Any, beside: bool = False) -> int:
+        return self._ask(worker, method, arguments, None)
+
+    def call_keeping(self, worker: int, keeps: int, method: str, *arguments: Any) -> tuple[int, list[Any]]:
+        kept = [Kept(worker) for _ in range(keeps)]
+        self._kept += kept
+        return self._ask(worker, method, arguments, kept), list(kept)
+
+    def fetch(self, kept: Sequence[Any]) -> list[Any]:
+        return [_value_of(one) for one in kept]
+
+    def tell(self, worker: int, method: str, *arguments: Any) -> None:
+        getattr(self.alive[worker], method)(*arguments)
+
+    def share(self, value: Any) -> Any:
+        return value
+
+    def happenings(self, timeout_s: float) -> list[Happening]:
+        found, self._happened = self._happened, []
+        found = found or self._start_one() or self._run_one()
+        now = time.monotonic()
+        self._happened_at = now if found else self._happened_at
+        assert now - self._happened_at < 10, f"nothing happens any more; pending: {self._pending}"
+        return found
+
+    def end(self, worker: int) -> None:
+        self._starting = [other for other in self._starting if other != worker]
+        if worker in self.alive:
+            self._gone(worker, with_copies=False)
+
+    def close(self) -> None:
+        for worker in list(self.alive):
+            self.end(worker)
+
+    # How it works
+
+    def _ask(self, worker: int, method: str, arguments: tuple[Any, ...], kept: list[Kept] | None) -> int:
+        assert worker in self.alive, f"worker {worker} is not there to {method}"
+        plain = tuple(one if isinstance(one, Kept) else _stored(one) for one in arguments)  # as they are now
+        call = Call(next(self._numbers), worker, method, plain, kept)
+        self.made.append(call)
+        self._pending.append(call)
+        return call.number
+
+    def _start_one(self) -> list[Happening]:
+        for worker in self._starting:
+            if worker not in self.no_room:
+                self._starting.remove(worker)
+                self.alive[worker] = FactorWorker(1)
+                return [Ready(Member(worker, f"host-{worker}", 1000 + worker, 1))]
+        return []
+
+    def _run_one(self) -> list[Happening]:
+        """Run the first call of some worker that has all that it needs."""
+        order = sorted(self.alive)
+        first = next(self._turns) % len(order) if order else 0
+        for worker in order[first:] + order[:first]:
+            call = next((call for call in self._pending if call.worker == worker), None)
+            if call is not None and not any(isinstance(one, Kept) and one.waits for one in call.arguments):
+                return self._run(call)
+        return []
+
+    def _run(self, call: Call) -> list[Happening]:
+        worker = call.worker
+        self.on_call(call)
+        if worker not in self.alive:  # it was told to go just now
+            found, self._happened = self._happened, []
+            return found
+        what = self._struck(call)
+        if what in ("lost", "its node"):
+            self._gone(worker, with_copies=what == "its node")
+            return [Lost(worker, "it was killed", 0.1)]
+        if what == "leaves":
+            self.going[worker] = "its node is taken away"
+        if what == "inputs gone":
+            for one in call.arguments:
+                if isinstance(one, Kept):
+                    one.gone = True
+        self._pending.remove(call)
+        try:
+            if what == "raises":
+                raise RuntimeError("a fault of the test")
+            arguments = [_value_of(one) if isinstance(one, Kept) else _read(one) for one in call.arguments]
+            value = getattr(self.alive[worker], call.method)(*arguments)
+        except Exception as error:
+            for one in call.kept or ():
+                one.gone = True
+            return [Raised(worker, call.number, error)]
+        if call.kept is not None:
+            value, *others = value
+            for one, other in zip(call.kept, others, strict=True):
+                one.put(other)
+        found: list[Happening] = [Done(worker, call.number, _read(_stored(value)))]
+        if what == "lost after":
+            self._gone(worker, with_copies=False)
+            found.append(Lost(worker, "it was killed", 0.1))
+        return found
+
+    def _struck(self, call: Call) -> What | None:
+        key = (call.worker, call.method)
+        self._counts[key] += 1
+        for fault in self.faults:
+            if (fault.worker, fault.method, fault.call) == (*key, self._counts[key]):
+                self.struck.append(fault)
+                return fault.what
+        return None
+
+    def _gone(self, worker: int, *, with_copies: bool) -> None:
+        self.alive.pop(worker).stop()
+        self.going.pop(worker, None)
+        self._pending = [call for call in self._pending if call.worker != worker]
+        for one in self._kept:
+            if one.maker == worker and (with_copies or one.content is _NOTHING):
+                one.gone = True
+
+
+def _stored(value: Any) -> tuple[bytes, list[bytes]]:
+    buffers: list[pickle.PickleBuffer] = []
+    content = pickle.dumps(value, protocol=5, buffer_callback=buffers.append)
+    return content, [bytes(buffer.raw()) for buffer in buffers]
+
+
+def _read(stored: tuple[bytes, list[bytes]]) -> Any:
+    content, buffers = stored
+    return pickle.loads(content, buffers=buffers)
+
+
+def _value_of(one: Any) -> Any:
+    return one.value() if isinstance(one, Kept) else one
+
+
+def train_together(
+    values: dict[str, Any], workers: int = 2, *faults: Fault, group: FactorGroup | None = None, least: int = 1
+) -> tuple[FactorResult, FactorGroup, Recorder]:
+    """Train with so many workers in this process, to whom this happens; all of it must have happened."""
+    group = group or FactorGroup()
+    group.faults += faults
+    told = Recorder()
+    with together(group, workers, least):
+        result = training.train(make_config(values), sinks=[told])
+    assert isinstance(result, FactorResult)
+    assert len(group.struck) == len(group.faults), f"only {group.struck} of {group.faults} happened"
+    return result, group, told
+
+
+@contextmanager
+def together(group: FactorGroup, workers: int, least: int = 1) -> Iterator[None]:
+    """Have trainings run on this group in place of what they ask for."""
+
+    @contextmanager
+    def started(*arguments: Any, terms: Terms, rounds_told: int = 0, **_: Any) -> Iterator[Crew]:
+        telemetry: Telemetry = arguments[5]
+        watch = Watch(telemetry, shared=True, rounds_told=rounds_told)
+        crew = Crew(
+            *(group, telemetry, watch, terms.level, terms.limits(least, workers)),
+            first=workers,
+            threads=1,
+            cluster="auto",
+            reasons=(),
+        )
+        try:
+            crew.begin()
+            yield crew
+        finally:
+            group.close()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(steps, "started_crew", started)
+        patch.setattr(foreman, "GRACE_S", 0.0)  # losses are told at once here
+        yield
+
+
+def train_alone(values: dict[str, Any]) -> tuple[FactorResult, Recorder]:
+    """Train in this process as `--workers 0` does."""
+    told = Recorder()
+    config: RunConfig = make_config({"workers": 0, "threads": 1, **values})
+    result = training.train(config, sinks=[told])
+    assert isinstance(result, FactorResult)
+    return result, told

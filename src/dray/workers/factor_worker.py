@@ -9,9 +9,10 @@ from __future__ import annotations
 import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -74,6 +75,14 @@ class TurnReport:
     seconds: float
 
 
+class Place(NamedTuple):
+    """Where a call stands among those of an attempt on one worker: one that fails voids all that follow."""
+
+    attempt: int
+    number: int
+    """From 0."""
+
+
 class FactorWorker:
     """`status`, `latest`, `abandon` and `stop` may be called from any thread; the rest from one at a time."""
 
@@ -90,6 +99,7 @@ class FactorWorker:
         self._trouble = ""
         self._void = 0
         """Attempts up to this one were given up: what is still asked for them is not done."""
+        self._reached: tuple[int, int] = (0, 0)
         self._trained_s = 0.0
         self._cores: CoresUsed | None = None
         self._warm = False
@@ -192,15 +202,15 @@ class FactorWorker:
 
     # Explicit ratings
 
-    def stand(self, attempt: int, scale: Scale, units: Sequence[int], *users: FactorBlock | None) -> None:
+    def stand(self, place: Place, scale: Scale, units: Sequence[int], *users: FactorBlock | None) -> None:
         """Have these units stand where the training does; None is the beginning."""
-        self._require(attempt)
-        self._explicit_share.items.clear()
-        self._explicit_share.stand(scale, dict(zip(units, users, strict=True)))
+        with self._in_order(place):
+            self._explicit_share.items.clear()
+            self._explicit_share.stand(scale, dict(zip(units, users, strict=True)))
 
     def turn(
         self,
-        attempt: int,
+        place: Place,
         step: int,
         rate: float,
         takes: Sequence[int],
@@ -208,19 +218,19 @@ class FactorWorker:
         *incoming: FactorBlock | None,
     ) -> tuple[TurnReport | FactorBlock, ...]:
         """One step of an epoch: take blocks of items, train, hand blocks of items on."""
-        self._require(attempt)
         share = self._explicit_share
         taken = dict(zip(takes, incoming, strict=True))
-        (squares, given), seconds = self._timed(lambda: share.turn(step, rate, taken, gives, self._pool))
+        with self._in_order(place):
+            (squares, given), seconds = self._timed(lambda: share.turn(step, rate, taken, gives, self._pool))
         count = share.plan.units
         rows = sum(len(held.row[(unit + step) % count]) for unit, held in share.units.items())
         finite = all(block.is_finite for block in given)
         return TurnReport(tuple(squares), finite, rows, seconds), *given
 
-    def finish(self, attempt: int, units: Sequence[int]) -> tuple[TurnReport | FactorBlock, ...]:
+    def finish(self, place: Place, units: Sequence[int]) -> tuple[TurnReport | FactorBlock, ...]:
         """Return blocks of users as the epoch left them."""
-        self._require(attempt)
-        finite, blocks = self._explicit_share.copies(units)
+        with self._in_order(place):
+            finite, blocks = self._explicit_share.copies(units)
         self._after_epoch()
         return TurnReport((), finite, 0, 0.0), *blocks
 
@@ -233,19 +243,19 @@ class FactorWorker:
 
     # Implicit feedback
 
-    def stand_part(self, attempt: int, side: SideName, units: Sequence[int], *parts: PartFactors | None) -> None:
-        self._require(attempt)
-        self._implicit_share.stand(side, dict(zip(units, parts, strict=True)))
+    def stand_part(self, place: Place, side: SideName, units: Sequence[int], *parts: PartFactors | None) -> None:
+        with self._in_order(place):
+            self._implicit_share.stand(side, dict(zip(units, parts, strict=True)))
 
     def first_parts(self, side: SideName, units: Sequence[int]) -> tuple[PartFactors | None, ...]:
         """Return these parts as they are before the first iteration."""
         return None, *(PartFactors.of(self._implicit_share.plan.first(side, unit)) for unit in units)
 
-    def solve(self, attempt: int, side: SideName, *others: PartFactors) -> tuple[TurnReport | PartFactors, ...]:
+    def solve(self, place: Place, side: SideName, *others: PartFactors) -> tuple[TurnReport | PartFactors, ...]:
         """Solve the rows of one side that are held here; return their factors, in the order of the units."""
-        self._require(attempt)
         share = self._implicit_share
-        solved, seconds = self._timed(lambda: share.solve(side, others, self._pool))
+        with self._in_order(place):
+            solved, seconds = self._timed(lambda: share.solve(side, others, self._pool))
         if side == "items":
             self._after_epoch()
         rows = sum(len(held) for held in share.units.values()) if side == "users" else 0
@@ -311,10 +321,14 @@ class FactorWorker:
         assert self._implicit is not None
         return self._implicit
 
-    def _require(self, attempt: int) -> None:
+    @contextmanager
+    def _in_order(self, place: Place) -> Iterator[None]:
+        """Do what is asked for in an attempt only if all before it in that attempt was done."""
         self._check_stop()
-        if attempt <= self._void:
-            raise InputGone("The epoch was given up.", fix="")
+        if place.attempt <= self._void or (place.number and self._reached != (place.attempt, place.number - 1)):
+            raise InputGone("What was to come before in this epoch was given up, or has failed.", fix="")
+        yield
+        self._reached = place
 
     def _check_stop(self) -> None:
         if self._stop.is_set():

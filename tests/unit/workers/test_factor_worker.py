@@ -18,7 +18,7 @@ from dray.learners.factorization.implicit_share import ImplicitPlan, shape_of
 from dray.learners.factorization.known import Known, merge
 from dray.learners.factorization.own_part import SplitRule
 from dray.storage import DEFAULT
-from dray.workers.factor_worker import FactorPlan, FactorWorker
+from dray.workers.factor_worker import FactorPlan, FactorWorker, Place
 from dray.workers.group import InputGone
 from dray.workers.roles import make_worker
 from dray.workers.status import Stopped
@@ -102,20 +102,20 @@ def test_units_report_what_they_hold(explicit: Stage) -> None:
 def test_calls_of_an_attempt_that_was_given_up_are_not_done(explicit: Stage, implicit: Stage) -> None:
     scale = explicit.scale(explicit.load())
     implicit.load()
-    explicit.worker.stand(3, scale, explicit.units, *(None,) * len(explicit.units))
+    explicit.worker.stand(Place(3, 0), scale, explicit.units, *(None,) * len(explicit.units))
     for stage in (explicit, implicit):
         stage.worker.abandon(3)
         stage.worker.abandon(2)  # told late: nothing comes back by it
     for call in (
-        lambda: explicit.worker.stand(3, scale, (), *()),
-        lambda: explicit.worker.turn(3, 0, 0.1, (), ()),
-        lambda: explicit.worker.finish(2, explicit.units),
-        lambda: implicit.worker.stand_part(3, "users", ()),
-        lambda: implicit.worker.solve(1, "users"),
+        lambda: explicit.worker.stand(Place(3, 0), scale, (), *()),
+        lambda: explicit.worker.turn(Place(3, 1), 0, 0.1, (), ()),
+        lambda: explicit.worker.finish(Place(2, 0), explicit.units),
+        lambda: implicit.worker.stand_part(Place(3, 0), "users", ()),
+        lambda: implicit.worker.solve(Place(1, 0), "users"),
     ):
         with pytest.raises(InputGone):
             call()
-    assert explicit.worker.finish(4, explicit.units)[0].finite  # type: ignore[union-attr]
+    assert explicit.worker.finish(Place(4, 0), explicit.units)[0].finite  # type: ignore[union-attr]
 
 
 def test_a_stopped_worker_does_nothing_more(explicit: Stage) -> None:
@@ -123,7 +123,7 @@ def test_a_stopped_worker_does_nothing_more(explicit: Stage) -> None:
     explicit.worker.stop()
     for call in (
         lambda: explicit.worker.take(0),
-        lambda: explicit.worker.finish(9, ()),
+        lambda: explicit.worker.finish(Place(9, 0), ()),
         lambda: explicit.worker.scan(explicit.slices, explicit.rule, DEFAULT, False),
     ):
         with pytest.raises(Stopped):
@@ -168,22 +168,39 @@ def test_items_that_are_handed_over_go_with_the_unit(implicit: Stage) -> None:
     first = implicit.worker.first_parts("users", implicit.units)[1:]
     solved = []
     for worker, units in ((implicit.worker, implicit.units), (other, (2,))):
-        worker.stand_part(1, "items", units, *(None,) * len(units))
-        result = dict(zip(units, worker.solve(1, "items", *first)[1:], strict=True))  # type: ignore[arg-type]
+        worker.stand_part(Place(1, 0), "items", units, *(None,) * len(units))
+        result = dict(zip(units, worker.solve(Place(1, 1), "items", *first)[1:], strict=True))  # type: ignore[arg-type]
         solved.append(result[2].factors.tobytes())  # type: ignore[union-attr]
     assert solved[0] == solved[1]
 
 
+def test_nothing_is_done_in_an_epoch_after_something_failed(explicit: Stage, implicit: Stage) -> None:
+    scale, units = explicit.scale(explicit.load()), explicit.units
+    none = (None,) * len(units)
+    explicit.worker.stand(Place(1, 0), scale, units, *none)
+    with pytest.raises(ValueError, match="shorter"):
+        explicit.worker.turn(Place(1, 1), 0, 0.01, units, units)  # without what it takes
+    with pytest.raises(InputGone):
+        explicit.worker.turn(Place(1, 2), 1, 0.01, units, units, *none)
+    with pytest.raises(InputGone):  # and what was asked of another attempt does not count
+        explicit.worker.turn(Place(2, 1), 0, 0.01, units, units, *none)
+    explicit.worker.stand(Place(2, 0), scale, units, *none)
+    assert explicit.worker.turn(Place(2, 1), 0, 0.01, units, units, *none)[0].finite  # type: ignore[union-attr]
+    implicit.load()
+    with pytest.raises(InputGone):
+        implicit.worker.solve(Place(1, 1), "users")
+
+
 def test_a_turn_tells_whether_numbers_came_out(explicit: Stage) -> None:
     scale = explicit.scale(explicit.load())
-    explicit.worker.stand(1, scale, explicit.units, *(None,) * len(explicit.units))
+    explicit.worker.stand(Place(1, 0), scale, explicit.units, *(None,) * len(explicit.units))
     none = (None,) * len(explicit.units)
-    report = explicit.worker.turn(1, 0, 0.01, explicit.units, explicit.units, *none)[0]
+    report = explicit.worker.turn(Place(1, 1), 0, 0.01, explicit.units, explicit.units, *none)[0]
     assert report.finite and all(map(np.isfinite, report.squares))  # type: ignore[union-attr]
     with np.errstate(all="ignore"):
         for step in explicit.units:
-            report, *_ = explicit.worker.turn(1, step, 1e30, explicit.units, explicit.units, *none)
-    assert not (explicit.worker.finish(1, explicit.units)[0].finite)  # type: ignore[union-attr]
+            report, *_ = explicit.worker.turn(Place(1, 2 + step), step, 1e30, explicit.units, explicit.units, *none)
+    assert not (explicit.worker.finish(Place(1, 2 + len(explicit.units)), explicit.units)[0].finite)  # type: ignore[union-attr]
 
 
 def test_cores_are_judged_once(explicit: Stage) -> None:

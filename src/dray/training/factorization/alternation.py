@@ -35,7 +35,7 @@ class Alternation:
         )
 
     def epoch(self, number: int, copy: Copy, holdings: Mapping[int, Units]) -> Passed:
-        attempt, began = self._foreman.attempt, time.perf_counter()
+        began = time.perf_counter()
         stands = self._stands.taken(copy, self._foreman.losses)
         calls: list[int] = []
         items = list(copy.items)
@@ -43,7 +43,8 @@ class Alternation:
             lacking = tuple(unit for unit in units if unit not in stands.get(worker, ()))
             for side, parts in (("users", copy.users), ("items", copy.items)) if lacking else ():
                 given = (parts[unit] for unit in lacking)
-                calls.append(self._foreman.call(worker, "stand_part", attempt, side, lacking, *given))
+                place = self._foreman.place(worker)
+                calls.append(self._foreman.call(worker, "stand_part", place, side, lacking, *given))
             if copy.items[0] is None:
                 call, kept = self._foreman.keeping(worker, len(units), "first_parts", "items", units)
                 calls.append(call)
@@ -74,7 +75,8 @@ class Alternation:
         """Ask everybody for one side; return where its parts will be."""
         solved: list[Any] = [None] * self._plan.units
         for worker, units in holdings.items():
-            call, kept = self._foreman.keeping(worker, len(units), "solve", self._foreman.attempt, side, *others)
+            place = self._foreman.place(worker)
+            call, kept = self._foreman.keeping(worker, len(units), "solve", place, side, *others)
             solves[worker].append(call)
             for unit, part in zip(units, kept, strict=True):
                 solved[unit] = part

@@ -46,11 +46,10 @@ class Descent:
         return self.rate
 
     def epoch(self, number: int, copy: Copy, holdings: Mapping[int, Units]) -> Passed:
-        foreman, attempt = self._foreman, self._foreman.attempt
-        began = time.perf_counter()
+        foreman, began = self._foreman, time.perf_counter()
         stands = self._stands.taken(copy, foreman.losses)  # nobody does until the epoch is complete
         others = [
-            foreman.call(worker, "stand", attempt, self._scale, lacking, *(copy.users[unit] for unit in lacking))
+            self._stand(worker, lacking, copy)
             for worker, units in holdings.items()
             if (lacking := tuple(unit for unit in units if unit not in stands.get(worker, ())))
         ]
@@ -63,7 +62,7 @@ class Descent:
                     worker,
                     len(turn.gives),
                     "turn",
-                    attempt,
+                    foreman.place(worker),
                     turn.step,
                     self.rate,
                     turn.takes,
@@ -75,7 +74,7 @@ class Descent:
         users: dict[int, Any] = {}
         ends = []
         for worker, units in holdings.items():
-            call, kept = foreman.keeping(worker, len(units), "finish", attempt, units)
+            call, kept = foreman.keeping(worker, len(units), "finish", foreman.place(worker), units)
             ends.append(call)
             users.update(zip(units, kept, strict=True))
         count = range(self._plan.units)
@@ -92,10 +91,14 @@ class Descent:
         paces = {worker: pace(listed) for worker, listed in reports.items()}
         return Passed(after, metrics, paces, seconds, finite)
 
+    def _stand(self, worker: int, units: Units, copy: Copy) -> int:
+        given = (copy.users[unit] for unit in units)
+        return self._foreman.call(worker, "stand", self._foreman.place(worker), self._scale, units, *given)
+
     def meet(self, holdings: Mapping[int, Units]) -> None:
         """Tell the scale to those who came after the last epoch."""
         for worker in holdings:
-            self._foreman.call(worker, "stand", self._foreman.attempt, self._scale, ())
+            self._foreman.call(worker, "stand", self._foreman.place(worker), self._scale, ())
 
     def errors(self, copy: Copy, holdings: Mapping[int, Units]) -> dict[str, float]:
         """Return the metrics of the test part."""

@@ -21,7 +21,7 @@ from dray.telemetry.events import Telemetry
 from dray.training.factorization.routes import Units
 from dray.training.stopped import RunStopped
 from dray.workers.crew import Crew, refuse_mistakes
-from dray.workers.factor_worker import FactorPlan
+from dray.workers.factor_worker import FactorPlan, Place
 from dray.workers.group import Done, Happening, InputGone, Kept, Lost, Raised
 from dray.workers.policy import Go, Part, Restart, Situation, Stop, Wait, decide
 
@@ -90,7 +90,8 @@ class Foreman:
         self._disturbed_at: float | None = None
         self._rows_told = 0
         self._complete = False
-        self.attempt = 0
+        self._attempt = 0
+        self._places: dict[int, int] = {}
         self.losses = 0
         """Workers whose units went: what their numbers stand for may be others now."""
         self.epoch = 0
@@ -113,17 +114,24 @@ class Foreman:
         while True:
             holdings = self._settle()
             self._recovered()
-            self.attempt += 1
+            self._attempt += 1
+            self._places = {}
             try:
                 return action(holdings)
             except (Disturbed, CopyGone) as error:
                 for worker in self._crew.ready:
-                    self._crew.group.tell(worker, "abandon", self.attempt)
+                    self._crew.group.tell(worker, "abandon", self._attempt)
                 if isinstance(error, CopyGone):
                     raise
                 broken_in, times = self._broken_at
                 self._broken_at = (self.epoch, times + 1 if broken_in == self.epoch else 1)
                 self._crew.changed = True
+
+    def place(self, worker: int) -> Place:
+        """Return the place of a worker's next call among those that need each other."""
+        number = self._places.get(worker, 0)
+        self._places[worker] = number + 1
+        return Place(self._attempt, number)
 
     def call(self, worker: int, method: str, *arguments: Any) -> int:
         return self._crew.group.call(worker, method, *arguments)

@@ -99,7 +99,7 @@ class Group(Protocol):
         """Call a method that returns a tuple: a value, which `Done` will bring, and `keeps` more, which stay there.
 
         What is kept may be passed on at once, before it has been made, as an argument of its own: who gets it waits
-        for it. If it never comes, or is lost, that call raises `InputGone`.
+        for it. If it never comes, or is lost, that call raises `InputGone`, at once where that is known.
         """
         ...
 

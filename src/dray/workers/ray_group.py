@@ -47,6 +47,8 @@ class _Process:
     status: Status | None = None
     copy_call: Any = None
     calls: dict[Any, int] = field(default_factory=dict)
+    unreachable: bool = False
+    """It is lost, and so is what it made: its node does not answer."""
 
 
 class _Shared:
@@ -67,6 +69,14 @@ class _Shared:
         return self._ref
 
 
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """A result that stays in the store of its maker's node. This process owns it, so that it outlives its maker."""
+
+    promise: Promised
+    maker: _Process
+
+
 class RayGroup:
     """Workers on a Ray cluster. The cluster is the caller's; the actors and their places are the group's."""
 
@@ -80,6 +90,7 @@ class RayGroup:
         role: Role = "boosting",
     ) -> None:
         self._role = role
+        self._here = str(ray.get_runtime_context().get_node_id())
         self.ring_host = str(ray.util.get_node_ip_address())
         self._cluster = cluster
         self._watch = watch
@@ -134,17 +145,19 @@ class RayGroup:
         refs = process.actor.call_keeping.options(num_returns=1 + keeps).remote(method, *self._given(arguments))
         first, *kept = refs if keeps else [refs]
         process.calls[first] = number
-        return number, [Promised(ref) for ref in kept]  # owned here, so that they outlive their maker
+        return number, [_Made(Promised(ref), process) for ref in kept]
 
     def fetch(self, kept: Sequence[Any]) -> list[Any]:
         try:
-            found = iter(ray.get([one.ref for one in kept if isinstance(one, Promised)], timeout=FETCH_LIMIT_S))
+            refs = [_still(one).ref for one in kept if isinstance(one, _Made)]
+            found = iter(ray.get(refs, timeout=FETCH_LIMIT_S))
         except RayError as error:
             raise InputGone(told(error), fix="") from error
-        return [next(found) if isinstance(one, Promised) else one.value for one in kept]
+        return [next(found) if isinstance(one, _Made) else one.value for one in kept]
 
     def _given(self, arguments: Sequence[Any]) -> list[Any]:
-        return [value.ref(self._losses) if isinstance(value, _Shared) else value for value in arguments]
+        given = (_still(value) if isinstance(value, _Made) else value for value in arguments)
+        return [value.ref(self._losses) if isinstance(value, _Shared) else value for value in given]
 
     def tell(self, worker: int, method: str, *arguments: Any) -> None:
         self._processes[worker].actor.ask.remote(method, *arguments)
@@ -207,6 +220,7 @@ class RayGroup:
                 return []
             return [Raised(worker, number, _cause_of(error))]
         except RayError as error:
+            process.unreachable = _went_with_node(error)
             return [self._lose(worker, process, told(error), error)]
         process.heard_at = time.monotonic()
         if number is not None:
@@ -243,10 +257,16 @@ class RayGroup:
     def _silent(self) -> list[Happening]:
         """Give up on those who have not answered for too long. Who has not started has nothing to answer with."""
         now = time.monotonic()
+        silent = [
+            (worker, process)
+            for worker, process in self._processes.items()
+            if process.member is not None and now - process.heard_at > self._heartbeat_s
+        ]
+        for _, process in silent:  # frozen, or cut off with its node: nobody can tell, unless the node is this one
+            process.unreachable = process.node != self._here
         return [
             self._lose(worker, process, f"it has not answered for {now - process.heard_at:.0f} s (frozen or cut off)")
-            for worker, process in list(self._processes.items())
-            if process.member is not None and now - process.heard_at > self._heartbeat_s
+            for worker, process in silent
         ]
 
     def _ask_all(self) -> None:
@@ -286,6 +306,17 @@ class RayGroup:
         self._leaving = self._places.leaving(nodes)
 
 
+def _still(made: _Made) -> Promised:
+    """Return what to ask for; for what went with its node Ray would look for half a minute."""
+    if made.maker.unreachable:
+        raise InputGone("It went with its node.", fix="")
+    return made.promise
+
+
+def _went_with_node(error: Exception) -> bool:
+    return isinstance(error, ActorUnavailableError) or "its node has died" in " ".join(str(error).split())
+
+
 def told(error: Exception) -> str:
     """Say in one line why Ray thinks that an actor is gone."""
     text = " ".join(str(error).split())
@@ -295,7 +326,7 @@ def told(error: Exception) -> str:
         or "due to the node running low on memory" in text
     ):
         return "Ray's memory monitor ended its process: the node ran low on memory"
-    if isinstance(error, ActorUnavailableError) or "its node has died" in text:
+    if _went_with_node(error):
         return "its node does not answer (gone, or cut off)"
     if "worker process has died" in text:
         return "its process ended unexpectedly (killed, or crashed)"

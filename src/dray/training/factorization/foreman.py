@@ -134,10 +134,16 @@ class Foreman:
         return Place(self._attempt, number)
 
     def call(self, worker: int, method: str, *arguments: Any) -> int:
-        return self._crew.group.call(worker, method, *arguments)
+        try:
+            return self._crew.group.call(worker, method, *arguments)
+        except InputGone:
+            raise CopyGone from None
 
     def keeping(self, worker: int, keeps: int, method: str, *arguments: Any) -> tuple[int, list[Kept]]:
-        return self._crew.group.call_keeping(worker, keeps, method, *arguments)
+        try:
+            return self._crew.group.call_keeping(worker, keeps, method, *arguments)
+        except InputGone:
+            raise CopyGone from None
 
     def wait(self, calls: Iterable[int]) -> dict[int, Any]:
         """Return the results by the number of the call, or raise `Disturbed`, or `CopyGone`."""

@@ -42,6 +42,8 @@ from dray.workers.group import InputGone
 from dray.workers.status import Proof, Status, Stopped
 
 PROOF_SECONDS = 1.0
+PASSES = 2
+"""Over the rows: for the ids, and for all else."""
 T = TypeVar("T")
 
 
@@ -94,6 +96,7 @@ class FactorWorker:
         self._implicit: ImplicitShare | None = None
         self._usage = UsageReader()
         self._usage_lock = threading.Lock()
+        self._rows = 0
         self._read = 0
         self._to_read = 0
         self._trouble = ""
@@ -111,7 +114,8 @@ class FactorWorker:
     def status(self, after_round: int) -> Status:  # noqa: ARG002  (the driver knows the epochs)
         with self._usage_lock:
             usage = self._usage.read()
-        return Status(usage, self._read, self._to_read, (), self._proof, self._trouble, 0)
+        share = min(1.0, self._read / self._to_read) if self._to_read else 0.0
+        return Status(usage, int(self._rows * share), self._rows, (), self._proof, self._trouble, 0)
 
     def latest(self) -> None:
         """The driver has its own copies."""
@@ -125,7 +129,9 @@ class FactorWorker:
     # Rows
 
     def scan(self, slices: Sequence[Slice], rule: RowRule, storage: StorageOptions, test: bool) -> Found:
-        self._to_read += sum(piece.rows for piece in slices)
+        rows = sum(piece.rows for piece in slices)
+        self._rows += rows
+        self._to_read += PASSES * rows
         found = row_reader.scan(slices, rule, storage, self._on_rows, self._on_wait, test=test)
         give_memory_back()
         return found
@@ -142,7 +148,7 @@ class FactorWorker:
     ) -> tuple[DealReport | tuple[Dealt, ...], ...]:
         """Return the rows of the users of these units, and pass over all others."""
         rows = sum(piece.rows for piece in slices)
-        self._to_read += rows
+        self._to_read = max(self._to_read, self._read + rows)
         # Of all others there is one more, which is dropped: a worker's loss brings a few units back, not all.
         place = np.full(int(unit_of_user.max(initial=0)) + 1, len(units), np.int32)
         place[list(units)] = np.arange(len(units))

@@ -55,8 +55,8 @@ class Watch:
                 message=f"Worker {worker} on {status.usage.host} had to wait: {status.trouble}",
                 fix="It tries again for a minute and a half.",
             )
-        if status.proof is not None and worker not in self.proofs:
-            self._prove(worker, status, status.proof)
+        if status.proof is not None:
+            self.prove(worker, status.usage.host, status.proof)
 
     def tell_rounds(self, rounds: Iterable[Round]) -> None:
         """Tell of rounds that were not told yet. Every worker knows them all; after a failure one may come twice."""
@@ -67,12 +67,15 @@ class Watch:
                     "round", round=done.round, rounds=self.rounds, seconds=round(done.seconds, 4), metrics=done.metrics
                 )
 
-    def _prove(self, worker: int, status: Status, proof: Proof) -> None:
+    def prove(self, worker: int, host: str, proof: Proof) -> None:
+        """Tell whether a worker's threads were used, once."""
+        if worker in self.proofs:
+            return
         self.proofs[worker] = proof
         self._telemetry.emit(
             "threads",
             worker=worker,
-            host=status.usage.host,
+            host=host,
             decided=proof.decided,
             used=round(proof.used, 2),
             ok=proof.verdict.ok,
@@ -80,7 +83,7 @@ class Watch:
         if not proof.verdict.ok:
             self._telemetry.emit(
                 "warning",
-                message=f"Worker {worker} on {status.usage.host}: {proof.verdict.cause}",
+                message=f"Worker {worker} on {host}: {proof.verdict.cause}",
                 fix=proof.verdict.fix,
             )
 

@@ -96,7 +96,10 @@ class Course:
             results = self._foreman.wait(calls.values())
             return {worker: (self._crew.ready[worker].host, results[call]) for worker, call in calls.items()}
 
-        return self._foreman.do(ask)
+        found = self._foreman.do(ask)
+        for worker, (host, proof) in sorted(found.items()):
+            self._crew.watch.prove(worker, host, proof)
+        return found
 
     def _one(self) -> None:
         """Train one epoch, or make the steps smaller, or go back to an older one."""

@@ -123,6 +123,9 @@ class FactorGroup:
         self._kept += kept
         return self._ask(worker, method, arguments, kept), list(kept)
 
+    def ask_for(self, worker: int, keeps: int, method: str, *arguments: Any) -> list[Any]:
+        return self.call_keeping(worker, keeps, method, *arguments)[1]
+
     def fetch(self, kept: Sequence[Any]) -> list[Any]:
         return [_value_of(one) for one in kept]
 

@@ -14,7 +14,7 @@ import ray
 
 from dray.learners.xgboost_loading import load_lean
 from dray.threads.apply import set_environment
-from dray.workers.roles import Role, make_worker
+from dray.workers.roles import Role, RoleWorker, make_worker
 
 if TYPE_CHECKING:
     from dray.workers.status import Status
@@ -34,9 +34,15 @@ class Promised:
 
     ref: Any
 
+    def get(self) -> Any:
+        """Wait for it."""
+        return ray.get(self.ref, timeout=FETCH_LIMIT_S)
 
-def _there(arguments: Sequence[Any]) -> list[Any]:
-    """Return the arguments, after waiting for those that were promised."""
+
+def _there(worker: RoleWorker, method: str, arguments: Sequence[Any]) -> Sequence[Any]:
+    """Return the arguments, after waiting for those that were promised, unless the worker wants to do that itself."""
+    if method in worker.waits_itself:
+        return arguments
     found = iter(ray.get([one.ref for one in arguments if isinstance(one, Promised)], timeout=FETCH_LIMIT_S))
     return [next(found) if isinstance(one, Promised) else one for one in arguments]
 
@@ -51,12 +57,17 @@ class WorkerActor:
         self._worker = make_worker(role, number, threads)
 
     def call(self, method: str, *arguments: Any) -> Any:
-        return getattr(self._worker, method)(*_there(arguments))
+        return getattr(self._worker, method)(*_there(self._worker, method, arguments))
 
     def call_keeping(self, method: str, *arguments: Any) -> Any:
         """As `call`, for a method that returns a tuple: Ray takes one of one value for a value."""
         value = self.call(method, *arguments)
         return value if len(value) > 1 else value[0]
+
+    def call_for_kept(self, method: str, *arguments: Any) -> Any:
+        """As `call_keeping`, without the first value."""
+        _, *kept = self.call(method, *arguments)
+        return kept[0] if len(kept) == 1 else tuple(kept) or None
 
     @ray.method(concurrency_group="watch")  # type: ignore[untyped-decorator]
     def ask(self, method: str, *arguments: Any) -> Any:

@@ -70,6 +70,9 @@ class Alone:
         self._waiting.append((number, method, arguments, kept))
         return number, list(kept)
 
+    def ask_for(self, worker: int, keeps: int, method: str, *arguments: Any) -> list[Kept]:
+        return self.call_keeping(worker, keeps, method, *arguments)[1]
+
     def fetch(self, kept: Sequence[Kept]) -> list[Any]:
         return [_value_of(one) for one in kept]
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -88,6 +88,8 @@ class Place(NamedTuple):
 class FactorWorker:
     """`status`, `latest`, `abandon` and `stop` may be called from any thread; the rest from one at a time."""
 
+    waits_itself: ClassVar[frozenset[str]] = frozenset({"turn"})
+
     def __init__(self, threads: int) -> None:
         self._threads = threads
         self._pool = Threads(threads)
@@ -103,6 +105,9 @@ class FactorWorker:
         self._void = 0
         """Attempts up to this one were given up: what is still asked for them is not done."""
         self._reached: tuple[int, int] = (0, 0)
+        self._failure: tuple[int, Exception] | None = None
+        """What went wrong in an attempt: told by whatever is asked for next in it."""
+        self._turns: list[TurnReport] = []
         self._trained_s = 0.0
         self._cores: CoresUsed | None = None
         self._warm = False
@@ -221,24 +226,37 @@ class FactorWorker:
         rate: float,
         takes: Sequence[int],
         gives: Sequence[int],
-        *incoming: FactorBlock | None,
-    ) -> tuple[TurnReport | FactorBlock, ...]:
-        """One step of an epoch: take blocks of items, train, hand blocks of items on."""
+        *incoming: Any,
+    ) -> tuple[FactorBlock | None, ...]:
+        """One step of an epoch: train, take blocks of items, train on them too, hand blocks of items on.
+
+        What comes from others is waited for when all else is done: they have a whole step to be late.
+        """
         share = self._explicit_share
-        taken = dict(zip(takes, incoming, strict=True))
         with self._in_order(place):
-            (squares, given), seconds = self._timed(lambda: share.turn(step, rate, taken, gives, self._pool))
-        count = share.plan.units
-        rows = sum(len(held.row[(unit + step) % count]) for unit, held in share.units.items())
-        finite = all(block.is_finite for block in given)
-        return TurnReport(tuple(squares), finite, rows, seconds), *given
+            squares, seconds = self._timed(lambda: share.turn(step, rate, self._pool))
+            taken = dict(zip(takes, (_arrived(one) for one in incoming), strict=True))
+            more, more_seconds = self._timed(lambda: share.turn(step, rate, self._pool, taken))
+            given = share.give(gives)
+            count = share.plan.units
+            rows = sum(len(held.row[(unit + step) % count]) for unit, held in share.units.items())
+            finite = all(block.is_finite for block in given)
+            self._turns.append(TurnReport((*squares, *more), finite, rows, seconds + more_seconds))
+        return None, *given
 
     def finish(self, place: Place, units: Sequence[int]) -> tuple[TurnReport | FactorBlock, ...]:
-        """Return blocks of users as the epoch left them."""
+        """Return what the turns of the epoch came to, and blocks of users as it left them."""
         with self._in_order(place):
             finite, blocks = self._explicit_share.copies(units)
         self._after_epoch()
-        return TurnReport((), finite, 0, 0.0), *blocks
+        turns = self._turns
+        report = TurnReport(
+            tuple(square for turn in turns for square in turn.squares),
+            finite and all(turn.finite for turn in turns),
+            sum(turn.rows for turn in turns),
+            sum(turn.seconds for turn in turns),
+        )
+        return report, *blocks
 
     def errors(
         self, units: Sequence[int], known_items: Any, limits: tuple[float, float], *blocks: FactorBlock
@@ -331,9 +349,17 @@ class FactorWorker:
     def _in_order(self, place: Place) -> Iterator[None]:
         """Do what is asked for in an attempt only if all before it in that attempt was done."""
         self._check_stop()
+        if place.number == 0:
+            self._turns = []
+        if self._failure is not None and self._failure[0] == place.attempt:
+            raise self._failure[1]
         if place.attempt <= self._void or (place.number and self._reached != (place.attempt, place.number - 1)):
             raise InputGone("What was to come before in this epoch was given up, or has failed.", fix="")
-        yield
+        try:
+            yield
+        except Exception as error:
+            self._failure = place.attempt, error
+            raise
         self._reached = place
 
     def _check_stop(self) -> None:
@@ -364,3 +390,9 @@ class FactorWorker:
     def _on_wait(self, error: StorageError, _wait_s: float) -> None:
         self._trouble = error.what
         self._on_rows(0)
+
+
+def _arrived(block: Any) -> FactorBlock | None:
+    """Return a block that is there, or was promised."""
+    found: FactorBlock | None = block.get() if hasattr(block, "get") else block
+    return found

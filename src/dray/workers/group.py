@@ -103,6 +103,13 @@ class Group(Protocol):
         """
         ...
 
+    def ask_for(self, worker: int, keeps: int, method: str, *arguments: Any) -> list[Kept]:
+        """As `call_keeping`, for a method whose value is nothing: nobody waits for it, and nothing will tell.
+
+        For many calls that follow each other: a later one tells what became of those before it.
+        """
+        ...
+
     def fetch(self, kept: Sequence[Kept]) -> list[Any]:
         """Return what was kept, or shared, or raise `InputGone`. Any thread may call it."""
         ...

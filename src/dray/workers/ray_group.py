@@ -147,6 +147,12 @@ class RayGroup:
         process.calls[first] = number
         return number, [_Made(Promised(ref), process) for ref in kept]
 
+    def ask_for(self, worker: int, keeps: int, method: str, *arguments: Any) -> list[Kept]:
+        process = self._processes[worker]
+        refs = process.actor.call_for_kept.options(num_returns=keeps).remote(method, *self._given(arguments))
+        listed = [] if keeps == 0 else [refs] if keeps == 1 else refs
+        return [_Made(Promised(ref), process) for ref in listed]
+
     def fetch(self, kept: Sequence[Any]) -> list[Any]:
         try:
             refs = [_still(one).ref for one in kept if isinstance(one, _Made)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 if TYPE_CHECKING:
     from dray.workers.status import Status
@@ -12,6 +12,9 @@ Role = Literal["boosting", "factorization"]
 
 class RoleWorker(Protocol):
     """What every worker can be asked from any thread; the rest is between it and whoever leads the training."""
+
+    waits_itself: ClassVar[frozenset[str]]
+    """Methods that take what was promised as it is, to get it (`get`) when they need it."""
 
     def status(self, after_round: int) -> Status: ...
 

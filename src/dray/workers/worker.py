@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from dray.data.prepare import Preparation
 from dray.data.scan import Found, scan
@@ -63,6 +63,8 @@ class Ended:
 class Worker:
     """`status`, `latest`, `pause`, `free` and `stop` may be called from any thread; the rest from one at a time,
     but `load`, which may run beside them."""
+
+    waits_itself: ClassVar[frozenset[str]] = frozenset()
 
     def __init__(self, number: int, threads: int) -> None:
         self._number = number

@@ -87,7 +87,7 @@ def test_it_deals_the_rows_of_the_units_asked_for_and_no_others(explicit: Stage)
 def test_it_tells_how_many_rows_it_has_read(explicit: Stage) -> None:
     explicit.load()
     status = explicit.worker.status(0)
-    assert (status.rows, status.total_rows) == (2 * ROWS, 2 * ROWS)
+    assert (status.rows, status.total_rows) == (ROWS, ROWS)
     assert status.rounds == ()
 
 
@@ -180,27 +180,29 @@ def test_nothing_is_done_in_an_epoch_after_something_failed(explicit: Stage, imp
     explicit.worker.stand(Place(1, 0), scale, units, *none)
     with pytest.raises(ValueError, match="shorter"):
         explicit.worker.turn(Place(1, 1), 0, 0.01, units, units)  # without what it takes
-    with pytest.raises(InputGone):
-        explicit.worker.turn(Place(1, 2), 1, 0.01, units, units, *none)
+    with pytest.raises(ValueError, match="shorter"):  # what follows tells it again: nobody waits for a turn
+        explicit.worker.finish(Place(1, 2), units)
     with pytest.raises(InputGone):  # and what was asked of another attempt does not count
         explicit.worker.turn(Place(2, 1), 0, 0.01, units, units, *none)
     explicit.worker.stand(Place(2, 0), scale, units, *none)
-    assert explicit.worker.turn(Place(2, 1), 0, 0.01, units, units, *none)[0].finite  # type: ignore[union-attr]
+    explicit.worker.turn(Place(2, 1), 0, 0.01, units, units, *none)
     implicit.load()
     with pytest.raises(InputGone):
         implicit.worker.solve(Place(1, 1), "users")
 
 
-def test_a_turn_tells_whether_numbers_came_out(explicit: Stage) -> None:
-    scale = explicit.scale(explicit.load())
-    explicit.worker.stand(Place(1, 0), scale, explicit.units, *(None,) * len(explicit.units))
-    none = (None,) * len(explicit.units)
-    report = explicit.worker.turn(Place(1, 1), 0, 0.01, explicit.units, explicit.units, *none)[0]
-    assert report.finite and all(map(np.isfinite, report.squares))  # type: ignore[union-attr]
-    with np.errstate(all="ignore"):
-        for step in explicit.units:
-            report, *_ = explicit.worker.turn(Place(1, 2 + step), step, 1e30, explicit.units, explicit.units, *none)
-    assert not (explicit.worker.finish(Place(1, 2 + len(explicit.units)), explicit.units)[0].finite)  # type: ignore[union-attr]
+def test_an_epoch_tells_whether_numbers_came_out(explicit: Stage) -> None:
+    scale, units = explicit.scale(explicit.load()), explicit.units
+    none = (None,) * len(units)
+    for attempt, rate in ((1, 0.01), (2, 1e30)):
+        explicit.worker.stand(Place(attempt, 0), scale, units, *none)
+        with np.errstate(all="ignore"):
+            for step in units:
+                explicit.worker.turn(Place(attempt, 1 + step), step, rate, units, units, *none)
+        report = explicit.worker.finish(Place(attempt, 1 + len(units)), units)[0]
+        assert report.finite == (attempt == 1)  # type: ignore[union-attr]
+        assert len(report.squares) == len(units) ** 2  # type: ignore[union-attr]
+        assert report.rows == sum(len(held) for held in explicit.worker._explicit_share.units.values())  # type: ignore[union-attr]
 
 
 def test_cores_are_judged_once(explicit: Stage) -> None:

@@ -6,7 +6,7 @@ the blocks of items come from.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -101,19 +101,26 @@ class ExplicitShare:
             self.users[unit] = self._first("users", unit) if block is None else block.copy()
 
     def turn(
-        self, step: int, rate: float, takes: dict[int, FactorBlock | None], gives: Sequence[int], threads: Threads
-    ) -> tuple[list[float], list[FactorBlock]]:
-        """Do one step of an epoch on all blocks of users; return their squared errors, and the blocks to hand on."""
+        self, step: int, rate: float, threads: Threads, takes: Mapping[int, FactorBlock | None] | None = None
+    ) -> list[float]:
+        """Do one step of an epoch, with the blocks of items that are here, or with those that are given.
+
+        Return the squared errors by block of users. In which order blocks of a step are trained makes no difference.
+        """
         assert self.scale is not None
-        for item, block in takes.items():
+        for item, block in (takes or {}).items():
             self.items[item] = self._first("items", item) if block is None else block.copy()
-        count = self.plan.units
+        count, now = self.plan.units, self.items.keys() if takes is None else takes.keys()
         tasks = [
             Task(self.users[unit], self.items[(unit + step) % count], held.row[(unit + step) % count])
             for unit, held in sorted(self.units.items())
+            if (unit + step) % count in now
         ]
-        squares = explicit.train_stratum(tasks, Step.of(self.plan.settings, self.scale, rate), threads)
-        return squares, [self.items.pop(item) for item in gives]
+        return explicit.train_stratum(tasks, Step.of(self.plan.settings, self.scale, rate), threads)
+
+    def give(self, items: Sequence[int]) -> list[FactorBlock]:
+        """Hand blocks of items on."""
+        return [self.items.pop(item) for item in items]
 
     def copies(self, units: Sequence[int]) -> tuple[bool, list[FactorBlock]]:
         """Return blocks of users as they are now, and whether all their numbers are numbers."""

@@ -54,11 +54,10 @@ class Descent:
             if (lacking := tuple(unit for unit in units if unit not in stands.get(worker, ())))
         ]
         where = dict(enumerate(copy.items))
-        turns: dict[int, list[int]] = {worker: [] for worker in holdings}
         steps = strata(self._plan.units, self._plan.settings.seed, number)
         for step in routes(steps, holdings, self._plan.units):
             for worker, turn in step.items():
-                call, kept = foreman.keeping(
+                kept = foreman.ask_for(
                     worker,
                     len(turn.gives),
                     "turn",
@@ -69,26 +68,23 @@ class Descent:
                     turn.gives,
                     *(where[item] for item in turn.takes),
                 )
-                turns[worker].append(call)
                 where.update(zip(turn.gives, kept, strict=True))
         users: dict[int, Any] = {}
-        ends = []
+        ends: dict[int, int] = {}
         for worker, units in holdings.items():
-            call, kept = foreman.keeping(worker, len(units), "finish", foreman.place(worker), units)
-            ends.append(call)
+            ends[worker], kept = foreman.keeping(worker, len(units), "finish", foreman.place(worker), units)
             users.update(zip(units, kept, strict=True))
         count = range(self._plan.units)
         after = Copy(number, tuple(users[unit] for unit in count), tuple(where[item] for item in count))
-        results = foreman.wait([*others, *(call for calls in turns.values() for call in calls), *ends])
+        results = foreman.wait([*others, *ends.values()])
         seconds = time.perf_counter() - began
-        reports: dict[int, list[TurnReport]] = {w: [results[call] for call in calls] for w, calls in turns.items()}
-        done = [report for listed in reports.values() for report in listed] + [results[call] for call in ends]
-        squares = fsum(square for report in done for square in report.squares)
-        finite = isfinite(squares) and all(report.finite for report in done)
+        reports: dict[int, TurnReport] = {worker: results[call] for worker, call in ends.items()}
+        squares = fsum(square for report in reports.values() for square in report.squares)
+        finite = isfinite(squares) and all(report.finite for report in reports.values())
         metrics = {"train-rmse": sqrt(squares / self._scale.count)} if finite else {}
         if finite:
             self._stands.leave(after, foreman.losses, holdings)
-        paces = {worker: pace(listed) for worker, listed in reports.items()}
+        paces = {worker: pace([report]) for worker, report in reports.items()}
         return Passed(after, metrics, paces, seconds, finite)
 
     def _stand(self, worker: int, units: Units, copy: Copy) -> int:

@@ -145,6 +145,12 @@ class Foreman:
         except InputGone:
             raise CopyGone from None
 
+    def ask_for(self, worker: int, keeps: int, method: str, *arguments: Any) -> list[Kept]:
+        try:
+            return self._crew.group.ask_for(worker, keeps, method, *arguments)
+        except InputGone:
+            raise CopyGone from None
+
     def wait(self, calls: Iterable[int]) -> dict[int, Any]:
         """Return the results by the number of the call, or raise `Disturbed`, or `CopyGone`."""
         open_calls, results = set(calls), dict[int, Any]()

@@ -66,8 +66,9 @@ def trained(shares: dict[int, ExplicitShare], scale: Scale, holdings: dict[int, 
                 given: dict[int, FactorBlock] = {}
                 for worker, turn in step.items():
                     taken = {item: items[item] for item in turn.takes}
-                    _, blocks = shares[worker].turn(turn.step, SETTINGS.learning_rate, taken, turn.gives, pool)
-                    given |= zip(turn.gives, blocks, strict=True)
+                    shares[worker].turn(turn.step, SETTINGS.learning_rate, pool)
+                    shares[worker].turn(turn.step, SETTINGS.learning_rate, pool, taken)
+                    given |= zip(turn.gives, shares[worker].give(turn.gives), strict=True)
                 items |= given
     users = {unit: share.users[unit] for worker, share in shares.items() for unit in holdings[worker]}
     return users, items
@@ -89,7 +90,7 @@ def test_a_turn_leaves_what_it_was_given_as_it_was() -> None:
     _, items = trained(shares, scale, DEALINGS[0])
     before = {number: block.copy() for number, block in items.items()}
     with Threads(1) as pool:
-        shares[0].turn(0, 0.01, dict(items), (), pool)
+        shares[0].turn(0, 0.01, pool, dict(items))
     assert all(np.array_equal(items[number].factors, block.factors) for number, block in before.items())
 
 

@@ -5,7 +5,7 @@ python benchmarks/factorization.py --quick             a tenth, once
 python benchmarks/factorization.py --ratings FILE      also 5 folds of a real file: u.data, ratings.dat, ratings.csv
 python benchmarks/factorization.py --learner-alone     without `dray train`: the learner in a script, no workers
 
-The contenders come with the extra: pip install 'dray[bench-recommend]'. Where they do not go together with dray, make an
+The contenders come with an extra: pip install 'dray[bench-recommend]'. Where they do not go together with dray, make an
 environment of their own (pip install scikit-surprise implicit pyarrow) and give its Python with --surprise-python and
 --implicit-python.
 """

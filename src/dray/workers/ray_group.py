@@ -189,6 +189,7 @@ class RayGroup:
                 ray.kill(process.actor, no_restart=True)
 
     def close(self) -> None:
+        self._watch.look(self._statuses(), last=True)
         for worker in list(self._processes):
             self.end(worker)
         self._places.close()
@@ -293,7 +294,10 @@ class RayGroup:
         now = time.monotonic()
         if now - self._looked_at >= ASK_EVERY_S:
             self._looked_at = now
-            self._watch.look({w: process.status for w, process in self._processes.items() if process.status})
+            self._watch.look(self._statuses())
+
+    def _statuses(self) -> dict[int, Status]:
+        return {worker: process.status for worker, process in self._processes.items() if process.status}
 
     def _starting(self) -> frozenset[int]:
         return frozenset(worker for worker, process in self._processes.items() if process.member is None)

@@ -37,11 +37,11 @@ class Watch:
         for known in (self._rows_told, self._trouble_told, self._last, self.proofs):
             known.pop(worker, None)
 
-    def look(self, statuses: Mapping[int, Status]) -> None:
-        """Take in the statuses of those who have answered."""
+    def look(self, statuses: Mapping[int, Status], *, last: bool = False) -> None:
+        """Take in the statuses of those who have answered; the last time with a sample, or a short run has none."""
         for worker, status in statuses.items():
             self._tell(worker, status)
-        self._measure(statuses)
+        self._measure(statuses, at_once=last)
 
     def _tell(self, worker: int, status: Status) -> None:
         if status.rows != self._rows_told.get(worker, 0):
@@ -87,13 +87,13 @@ class Watch:
                 fix=proof.verdict.fix,
             )
 
-    def _measure(self, statuses: Mapping[int, Status]) -> None:
+    def _measure(self, statuses: Mapping[int, Status], *, at_once: bool) -> None:
         now = time.time()
         usages = {worker: status.usage for worker, status in statuses.items()}
         if not self._shared:
             usages[DRIVER] = self._own.read()
         self.peak_memory_bytes = max(self.peak_memory_bytes, sum(usage.memory_bytes for usage in usages.values()))
-        if now - self._sampled_at >= SAMPLE_S:
+        if at_once or now - self._sampled_at >= SAMPLE_S:
             self._telemetry.sample([self._sample(now, worker, usage) for worker, usage in usages.items()])
             self._last = {worker: (now, usage.cpu_seconds) for worker, usage in usages.items()}
             self._sampled_at = now

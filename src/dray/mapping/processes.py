@@ -181,10 +181,8 @@ class Processes:
             open_ = child.pull()
             for message in child.messages():
                 self._take(child, *message)
-            if not open_ and not child.alive():
+            if not open_:  # it is about to end, or can no longer answer: the kernel keeps the cause of an end begun
                 self._bury(child)
-            elif not open_:  # its end is near; a child of its own may keep it open no longer than that
-                self._selector.unregister(child.channel)
 
     def _say(self, child: Child, what: str) -> bool:
         """Pass on what a process printed; return whether that was anything."""

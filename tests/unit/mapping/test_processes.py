@@ -109,6 +109,12 @@ def test_every_way_to_end_badly_costs_one_item_and_is_told() -> None:
     assert [told[index][0] for index in sorted(told)] == ["raised", "died", "died", "raised", "pickle", "died"]
 
 
+def test_a_process_that_can_no_longer_answer_is_replaced() -> None:
+    results = run(functions.hangs_up, range(20), on_error="skip")
+    assert list(results) == [i for i in range(20) if i != 2]
+    assert [(error.index, error.kind) for error in results.failures] == [(2, "died")]
+
+
 def test_a_kill_from_outside_is_survived(tmp_path: Path) -> None:
     assert list(run(functions.killed_the_first_time, [str(tmp_path)])) == ["second try"]
 

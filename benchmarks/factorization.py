@@ -27,6 +27,7 @@ PARTS: dict[str, Callable[[Job], Part]] = {
     "growth": factorization_explicit.growth,
     "implicit": factorization_implicit.speed,
     "top": factorization_implicit.top,
+    "one": factorization_implicit.one_user,
 }
 
 

@@ -97,6 +97,30 @@ def top(job: Job) -> Part:
     return Part([reporting.table(header, rows)], musts, figures)
 
 
+def one_user(job: Job) -> Part:
+    """Milliseconds till one user's ten best of a million items are there: random vectors are the hardest case."""
+    rows, musts, figures = [], [], {}
+    items = 1_000_000 // job.scale
+    for kind in ("random", "falling"):
+        for factors in (64, 100):
+            print(f"one user's top 10 of {items:,}, {kind} vectors, {factors} factors ... ", end="", flush=True)
+            arguments = (kind, "--items", items, "--factors", factors)
+            found = run_in(job, sys.executable, "learner_one_user.py", *arguments).report
+            print(f"{found['ms']:.2f} ms", flush=True)
+            rows.append(
+                [
+                    f"{kind}, {factors} factors",
+                    f"{found['ms']:.2f}",
+                    f"{found['p90_ms']:.2f}",
+                    f"{found['first_ms']:.0f}",
+                ]
+            )
+            musts.append(Must(f"one user's top 10, {kind} vectors, {factors} factors", found["ms"], 5.0, " ms"))
+            figures[f"{kind}-{factors}"] = found
+    header = [f"one user's top 10 of {items:,} items", "median ms", "90 % ms", "first ms"]
+    return Part([reporting.table(header, rows)], musts, figures)
+
+
 def _made(job: Job) -> Path:
     return ratings.made(job.cache, ratings.events(EVENTS // job.scale, USERS // job.scale, ITEMS // job.scale))
 

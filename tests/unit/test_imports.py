@@ -135,9 +135,8 @@ def test_xgboost_is_imported_only_by_its_learner() -> None:
     assert users_of("xgboost")
 
 
-def test_numba_is_imported_only_by_the_kernels() -> None:
-    kernels = ("learners/factorization/kernels.py", "learners/factorization/top_kernels.py")
-    assert not [str(found) for found in users_of("numba") if found.file not in kernels]
+def test_numba_is_imported_in_one_place() -> None:
+    assert {found.file for found in users_of("numba")} == {"learners/factorization/compiling.py"}
     assert users_of("numba")
 
 

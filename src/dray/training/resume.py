@@ -18,7 +18,7 @@ from dray.telemetry.run_directory import RunDirectory, open_resumable
 from dray.training.conduct import conduct
 from dray.training.keeper import as_standing
 from dray.training.outcome import Result
-from dray.training.steps import DATA, describe_data, reading
+from dray.training.run_steps import DATA, describe_data, reading
 from dray.training.train import LEARNERS, versions
 
 

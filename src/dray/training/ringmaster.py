@@ -18,11 +18,12 @@ from dray.learners.xgboost import Standing, Task
 from dray.learners.xgboost_ring import Tracker
 from dray.telemetry.events import Telemetry
 from dray.training.dealt import Dealt
+from dray.training.deliberation import Deliberation
 from dray.training.keeper import Keeper
 from dray.training.stopped import RunStopped
 from dray.workers.crew import Crew, refuse_mistakes
 from dray.workers.group import Done, Lost, Raised
-from dray.workers.policy import Go, Holdings, Part, Restart, Situation, Stop, Wait, decide, is_whole
+from dray.workers.policy import Holdings, Part, Situation, is_whole
 from dray.workers.worker import Ended, LoadReport
 
 LONGEST_GOODBYE_S = 30.0
@@ -60,8 +61,7 @@ class RingMaster:
         self._stand: dict[int, set[Part]] = {}
         """Parts that hold the model of `_standing_ref`."""
         self._target: Holdings | None = None
-        self._told = ""
-        self._below_since: float | None = None
+        self._deliberation = Deliberation(crew, telemetry, self._situation, self._let_go_of_all)
         self._lost_now = 0
         self._broken_at = (-1, 0)
         """The round that rings broke in last, and how often."""
@@ -124,38 +124,17 @@ class RingMaster:
         """Return when all rows are where the policy wants them, and everybody stands where the training does."""
         while True:
             if self._crew.changed or self._target is None:
-                self._target = self._decide()
+                self._target = self._deliberation.decide()
             if self._target is not None:
                 self._send_for(self._target)
                 if self._is_settled(self._target):
                     return self._target
             self._step()
 
-    def _decide(self) -> Holdings | None:
-        crew = self._crew
-        crew.replace_lost()
-        crew.changed = False
-        usable = crew.ready.keys() - crew.leaving
-        if len(usable) >= crew.limits.min_workers:
-            self._below_since = None
-        elif self._below_since is None:
-            self._below_since = time.monotonic()
-        match decide(self._situation()):
-            case Go(assignment):
-                self._told = ""
-                return {worker: parts for worker, parts in assignment.items() if parts}
-            case Wait(why):
-                if why != self._told:
-                    self._told = why
-                    self._telemetry.emit("waiting", why=why, limit_s=crew.limits.wait_s)
-            case Restart():
-                for worker in list(self._loaded):
-                    self._drop(worker)
-                self._lost_now = 0
-                crew.restart()
-            case Stop(what, fix):
-                raise RunStopped(f"{what} {crew.last_loss}".rstrip(), fix=fix)
-        return None
+    def _let_go_of_all(self) -> None:
+        for worker in list(self._loaded):
+            self._drop(worker)
+        self._lost_now = 0
 
     def _situation(self) -> Situation:
         crew = self._crew
@@ -175,7 +154,7 @@ class RingMaster:
             lost_now=self._lost_now,
             failures=crew.failures,
             failures_in_round=times if broken_in == self._keeper.latest.round else 0,
-            waited_s=0.0 if self._below_since is None else time.monotonic() - self._below_since,
+            waited_s=self._deliberation.waited_s,
         )
 
     def _send_for(self, target: Holdings) -> None:
@@ -374,7 +353,7 @@ class RingMaster:
             return
         if self._crew.changed:
             try:
-                self._target = self._decide()
+                self._target = self._deliberation.decide()
             except RunStopped:
                 self._crew.changed = True  # raised again, once the ring has paused
                 self._target = {}

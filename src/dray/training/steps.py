@@ -11,26 +11,21 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
-from dataclasses import asdict
 from typing import Any
 
-from dray.config.run_file import RunConfig, WorkerRange
+from dray.config.run_file import WorkerRange
 from dray.data.cuts import cut_points
-from dray.data.parquet import Dataset, open_dataset
+from dray.data.parquet import Dataset
 from dray.data.prepare import Preparation
 from dray.data.sample import sample_columns
 from dray.data.scan import Found
 from dray.data.shards import Unit, deal
 from dray.data.split import Split
 from dray.errors import ConfigError, DataError
-from dray.ingesting.cache import Check, Reading, as_parquet
 from dray.learners.labels import LabelSample, LabelSummary, check_labels, choose_objective, classes_in
 from dray.learners.xgboost import Outcome, Task, conclude
 from dray.learners.xgboost_intercept import intercept
 from dray.learners.xgboost_params import asked_objective, broken_promise, check_constraints, complete
-from dray.storage import StorageOptions
-from dray.telemetry.events import Telemetry
-from dray.telemetry.run_directory import RunDirectory
 from dray.training.agree import (
     Previous,
     Roles,
@@ -45,55 +40,32 @@ from dray.training.agree import (
     with_categories,
 )
 from dray.training.dealt import Dealt
-from dray.training.keeper import Keeper
 from dray.training.result import Identity, Seconds, ThreadProof, TrainResult
 from dray.training.ringmaster import RingMaster
-from dray.workers.crew import Crew, Terms, started_crew
+from dray.training.run_steps import RunSteps, terms_of
+from dray.workers.crew import Crew, started_crew
 from dray.workers.worker import LoadReport
 
-DATA = "data.json"
 LABELS_SEEN = 1_000_000
 LABELS_SEED = 0x6C6162656C73
 
 
-class Training:
+class Training(RunSteps):
     """One run, step by step. Made for one call of `run`."""
-
-    def __init__(
-        self,
-        config: RunConfig,
-        storage: StorageOptions,
-        directory: RunDirectory,
-        telemetry: Telemetry,
-        keeper: Keeper,
-        warnings: list[str],
-    ) -> None:
-        self.config = config
-        self.storage = storage
-        self.directory = directory
-        self.telemetry = telemetry
-        self.keeper = keeper
-        self.warnings = warnings
-        self.times = [time.perf_counter()]
-        self.begun = False
-        """Rounds are being trained: what comes of them is worth keeping."""
 
     def run(self) -> TrainResult:
         config = self.config
         self.telemetry.emit("phase", name="prepare")
         previous = read_previous(config.continue_from, self.storage) if config.continue_from else None
-        train_data = open_dataset(
-            self._as_parquet(config.data, lambda schema: assign_roles(config, schema, previous)), self.storage
-        )
+        train_data = self.open_data(config.data, lambda schema: assign_roles(config, schema, previous))
         roles = assign_roles(config, train_data.schema, previous)
         bins = agreed_bins(config.params, previous)
         check_constraints(config.params, [feature.name for feature in roles.features])
         eval_data = None
         if config.eval:
             check_eval = functools.partial(check_eval_schema, roles)
-            eval_data = open_dataset(self._as_parquet(config.eval, check_eval), self.storage)
-            check_eval(eval_data.schema)
-        self._note_data(train_data, eval_data)
+            eval_data = self.open_data(config.eval, check_eval)
+        self.note_data(train_data, eval_data)
         least = config.workers.min if isinstance(config.workers, WorkerRange) else config.workers
         if isinstance(least, int) and roles.group is None:
             deal(units_of(train_data, roles, []), max(1, least))  # too few row groups: say it now
@@ -116,7 +88,7 @@ class Training:
                     rounds_told=len(self.keeper.latest.rounds),
                 )
             )
-            self._describe(crew)
+            self.note_workers(crew)
             columns = sample.result() if sample is not None else []
             self.times.append(time.perf_counter())
             self.telemetry.emit("phase", name="load")
@@ -138,9 +110,6 @@ class Training:
             self.directory.write_bytes("model.ubj", outcome.model)
             self.directory.write_table("cuts.parquet", cuts_as_table(preparation.features, preparation.cuts))
         return self._result(crew, master, preparation, loads, task, outcome)
-
-    def _as_parquet(self, locations: Sequence[str], check: Check) -> tuple[str, ...]:
-        return as_parquet(locations, self.storage, reading(self.config), self.telemetry.emit, check)
 
     def _rows(
         self,
@@ -304,11 +273,6 @@ class Training:
             content=outcome.model,
         )
 
-    def _note_data(self, train_data: Dataset, eval_data: Dataset | None) -> None:
-        """Note down what the data is, for `dray resume` to compare."""
-        if not self.directory.exists(DATA):
-            self.directory.write_json(DATA, describe_data(train_data, eval_data))
-
     def _tell_data(self, data: Dataset, roles: Roles) -> None:
         self.telemetry.emit(
             "data",
@@ -319,34 +283,8 @@ class Training:
             bytes=data.bytes,
         )
 
-    def _describe(self, crew: Crew) -> None:
-        self.directory.describe(
-            cluster={"name": crew.cluster, "workers": [asdict(member) for member in crew.ready.values()]}
-        )
-
-
-def reading(config: RunConfig) -> Reading:
-    """Return how the data of a run is read."""
-    return Reading(config.format, config.read, config.cache)
-
-
-def terms_of(config: RunConfig) -> Terms:
-    """Return what holds when a worker is lost."""
-    return Terms(
-        level=config.on_failure,
-        failures=config.max_failures,
-        failures_in_round=config.max_failures_in_round,
-        heartbeat_s=config.heartbeat_s,
-        wait_s=config.wait_s,
-    )
-
 
 def _sampled_cuts(dataset: Dataset, roles: Roles, bins: int) -> list[Any]:
     """Cut points of the numeric features: a few hundred values each instead of the sample."""
     with ThreadPoolExecutor() as pool:  # sorting lets go of the interpreter
         return list(pool.map(lambda column: cut_points(column, bins), sample_columns(dataset, roles.features)))
-
-
-def describe_data(train_data: Dataset, eval_data: Dataset | None) -> dict[str, Any]:
-    """Return what tells a run's data from any other."""
-    return {"train": train_data.contents, "eval": () if eval_data is None else eval_data.contents}

@@ -27,7 +27,7 @@ from dray.training.factorization.result import FactorResult
 from dray.training.keeper import Keeper
 from dray.training.result import Identity, Seconds
 from dray.training.resume import resume
-from dray.training.steps import DATA, describe_data
+from dray.training.run_steps import DATA, describe_data
 from dray.training.stopped import RunStopped
 from dray.training.train import train, versions
 from fake_group import Recorder

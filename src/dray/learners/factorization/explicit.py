@@ -148,11 +148,6 @@ class Task:
     block: Block
 
 
-def train_block(users: FactorBlock, items: FactorBlock, block: Block, step: Step, threads: Threads) -> float:
-    """Train on one block, in place; return the sum of squared errors, each taken before its own update."""
-    return train_stratum([Task(users, items, block)], step, threads)[0]
-
-
 def train_stratum(tasks: Sequence[Task], step: Step, threads: Threads) -> list[float]:
     """Train on blocks that share no user and no item; return each one's sum of squared errors.
 

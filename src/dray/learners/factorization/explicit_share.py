@@ -63,8 +63,6 @@ class UnitReport:
     """Of its blocks; none for implicit feedback."""
     item_counts: Ints
     """How many of its users had each item."""
-    users: int
-    """Its users with a pair to train on."""
 
 
 @dataclass
@@ -91,7 +89,6 @@ class ExplicitShare:
             len(part.test),
             tuple(explicit.moments(block) for block in row),
             np.bincount(part.train.items, minlength=len(layout.items.position)).astype(np.int32),
-            int(np.count_nonzero(trained)),
         )
 
     def stand(self, scale: Scale, users: dict[int, FactorBlock | None]) -> None:

@@ -74,17 +74,17 @@ def rows_by_user(parts: Sequence[Triples], first: int, last: int) -> Rows:
     Two passes, count and place: beside the triples there is only the result. A pair may occur once, as its weights
     must be summed up before: the sum of two confidences is not the confidence of the sum.
     """
-    from dray.learners.factorization import kernels
+    from dray.learners.factorization import als_kernels
 
     counts = np.zeros(last - first + 1, np.int64)
     for part in parts:
-        kernels.count_rows(part.users, first, counts)
+        als_kernels.count_rows(part.users, first, counts)
     starts = np.cumsum(counts)
     columns, weights = np.empty(int(starts[-1]), np.int32), np.empty(int(starts[-1]), np.float32)
     free = starts[:-1].copy()
     for part in parts:
-        kernels.place_in_rows(part.users, part.items, part.values, first, free, columns, weights)
-    repeated = int(kernels.sort_rows(starts, columns, weights, 0, last - first))
+        als_kernels.place_in_rows(part.users, part.items, part.values, first, free, columns, weights)
+    repeated = int(als_kernels.sort_rows(starts, columns, weights, 0, last - first))
     if repeated:
         raise DataError(
             f"{repeated} of {len(columns)} entries repeat a user and item that had one before.",
@@ -95,13 +95,13 @@ def rows_by_user(parts: Sequence[Triples], first: int, last: int) -> Rows:
 
 def transposed(rows: Rows, n_columns: int) -> Rows:
     """Return the same entries by column."""
-    from dray.learners.factorization import kernels
+    from dray.learners.factorization import als_kernels
 
     starts = np.zeros(n_columns + 1, np.int64)
-    kernels.count_rows(rows.columns, 0, starts)
+    als_kernels.count_rows(rows.columns, 0, starts)
     starts = np.cumsum(starts)
     columns, weights = np.empty_like(rows.columns), np.empty_like(rows.weights)
-    kernels.transpose(rows.starts, rows.columns, rows.weights, starts[:-1].copy(), columns, weights)
+    als_kernels.transpose(rows.starts, rows.columns, rows.weights, starts[:-1].copy(), columns, weights)
     return Rows(starts, columns, weights)
 
 
@@ -126,10 +126,10 @@ def random_rows(side: Literal["users", "items"], part: int, n_rows: int, setting
 
 def gram_of_part(factors: Floats) -> NDArray[np.float64]:
     """Return Y'Y of the factors of one part."""
-    from dray.learners.factorization import kernels
+    from dray.learners.factorization import als_kernels
 
     out = np.empty((factors.shape[1], factors.shape[1]), np.float64)
-    kernels.gram(factors, out)
+    als_kernels.gram(factors, out)
     return out
 
 
@@ -154,15 +154,15 @@ def solve_rows(
 
     `out` holds the last solutions, where the conjugate gradient starts from. A row without entries becomes zero.
     """
-    from dray.learners.factorization import kernels
+    from dray.learners.factorization import als_kernels
 
     common = (rows.starts, rows.columns, rows.weights, others, matrix, np.float32(settings.alpha))
     scaling = (np.float32(settings.regularization), np.float32(settings.frequency_power))
 
     def solve(span: tuple[int, int]) -> int:
         if settings.solver == "cholesky":
-            return int(kernels.solve_exactly(*common, *scaling, *span, out))
-        kernels.solve_by_gradients(*common, *scaling, settings.gradient_steps, *span, out)
+            return int(als_kernels.solve_exactly(*common, *scaling, *span, out))
+        als_kernels.solve_by_gradients(*common, *scaling, settings.gradient_steps, *span, out)
         return -1
 
     failed = [row for row in threads.map(solve, spans(rows.starts)) if row >= 0]

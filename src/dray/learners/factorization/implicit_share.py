@@ -104,8 +104,7 @@ class ImplicitShare:
         rows = implicit.rows_by_user([_placed(layout, part.train)], *self.plan.span("users", unit))
         self.units[unit] = ImplicitUnit(rows, _placed(layout, part.test))
         counts = np.bincount(part.train.items, minlength=len(layout.items.position)).astype(np.int32)
-        users = int(np.count_nonzero(np.diff(rows.starts)))
-        return UnitReport(unit, len(part.train), len(part.test), (), counts, users)
+        return UnitReport(unit, len(part.train), len(part.test), (), counts)
 
     def give_items(self, own: Sequence[int], units: Sequence[int]) -> list[Triples]:
         """Return the entries of the users of `own` with the items of each unit; users and items change places."""

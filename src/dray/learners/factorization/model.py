@@ -14,7 +14,6 @@ from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from dray.errors import ModelError
 from dray.learners.factorization import fold_in, model_files
@@ -22,7 +21,8 @@ from dray.learners.factorization.factors import Factors, Floats, Ints, Longs, Se
 from dray.learners.factorization.fold_in import Doubles, Folded
 from dray.learners.factorization.ids import UNKNOWN, Lookup, as_ids
 from dray.learners.factorization.top import NOBODY, ItemIndex, Tiles, best_for_users, best_of, require_some
-from dray.storage import DEFAULT, StorageOptions, write_atomically
+from dray.learners.factorization.vector_files import write_vectors
+from dray.storage import DEFAULT, StorageOptions
 from dray.threads.limits import cpus_of_this_process
 
 Kind = Literal["explicit", "implicit"]
@@ -365,30 +365,9 @@ class FactorModel:
         ids = self.item_ids if side == "items" else self.user_ids
         vectors = self._parts["item_factors" if side == "items" else "user_factors"]
         bias = self._parts["item_bias" if side == "items" else "user_bias"]
-        width = vectors.shape[1] + bias_in_vector
-        schema = pa.schema(
-            [("id", ids.type), ("bias", pa.float32()), ("vector", pa.list_(pa.float32(), width))],
-            metadata={"kind": self.kind, "mean": repr(self.mean), "digest": self.digest},
-        )
-
-        def batches() -> Iterator[pa.RecordBatch]:
-            for begin in range(0, len(ids), _ROWS_AT_ONCE):
-                rows = slice(begin, begin + _ROWS_AT_ONCE)
-                block = vectors[rows]
-                if bias_in_vector:
-                    extra = bias[rows] if side == "items" else np.ones(len(block), np.float32)
-                    block = np.concatenate([block, extra[:, None]], axis=1)
-                flat = pa.array(np.ascontiguousarray(block).reshape(-1))
-                lists = pa.FixedSizeListArray.from_arrays(flat, width)
-                yield pa.record_batch([ids.slice(begin, len(block)), pa.array(bias[rows]), lists], schema=schema)
-
-        def fill(file: pa.NativeFile) -> None:
-            arrow = location.endswith((".arrow", ".feather"))
-            with pa.ipc.new_file(file, schema) if arrow else pq.ParquetWriter(file, schema) as writer:
-                for batch in batches():
-                    writer.write_batch(batch)
-
-        write_atomically(location, storage, fill)
+        extra = (bias if side == "items" else np.ones(len(ids), np.float32)) if bias_in_vector else None
+        about = {"kind": self.kind, "mean": repr(self.mean), "digest": self.digest}
+        write_vectors(location, storage, ids, vectors, bias, extra, about)
 
     # How
 

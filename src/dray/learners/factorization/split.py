@@ -34,23 +34,6 @@ def since(times: npt.NDArray[Any], moment: Any) -> Mask:
     return mask
 
 
-def moment_of(times: npt.NDArray[Any], share: float) -> Any:
-    """Return the moment since which at most `share` of the events happened: what happens at once stays together."""
-    _require_share(share)
-    _require_times(times)
-    if len(times) == 0:
-        raise DataError("There are no events to split.", fix="Check the filter and the path of the data.")
-    distinct, counts = np.unique(times, return_counts=True)
-    later = np.cumsum(counts[::-1])[::-1]  # events at this moment or later
-    few = later <= share * len(times)
-    if not few.any():
-        raise DataError(
-            f"{counts[-1]:,} of {len(times):,} events happened last, at {distinct[-1]}: more than a share of {share}.",
-            fix="Use a larger share, a finer time column, or split at random.",
-        )
-    return distinct[np.argmax(few)]
-
-
 def last_of_each_user(users: Indices, times: npt.NDArray[Any], n: int = 1) -> Mask:
     """Put the last `n` events of each user into the test part, but leave one in the training part at least.
 

@@ -5,20 +5,11 @@ Imported only when something is scored, because numba takes a second to load.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any
 
 import numpy as np
 
-from dray.errors import ConfigError
-
-try:
-    from numba import njit
-except ImportError as error:
-    raise ConfigError(
-        f"Recommenders need numba, which is not installed ({error}).",
-        fix="pip install 'dray[recommend]', on every machine that trains or recommends.",
-    ) from error
+from dray.learners.factorization.compiling import plain
 
 BLOCK = 64
 """Items whose codes lie together: a multiple of every vector width."""
@@ -27,14 +18,8 @@ LANES = 32
 NO_ITEM = 2**31 - 1
 """What an empty place of a heap holds: behind every item of the same score."""
 
-Function = TypeVar("Function", bound=Callable[..., Any])
 
-
-def kernel(function: Function) -> Function:
-    return cast(Function, njit(nogil=True, cache=True)(function))
-
-
-@kernel
+@plain
 def exact_dot(left: Any, right: Any) -> Any:
     """The one definition of p.q: summed in float64 in a fixed order, so that equal vectors have equal scores."""
     k = left.shape[0]
@@ -53,7 +38,7 @@ def exact_dot(left: Any, right: Any) -> Any:
     return (a + b) + (c + d)
 
 
-@kernel
+@plain
 def score_pairs(p: Any, q: Any, user_bias: Any, item_bias: Any, mean: Any, users: Any, items: Any, out: Any) -> None:
     """Fill `out` with the score of every pair; the index -1 is somebody unknown: no bias, no factors."""
     for row in range(users.shape[0]):
@@ -69,7 +54,7 @@ def score_pairs(p: Any, q: Any, user_bias: Any, item_bias: Any, mean: Any, users
         out[row] = score
 
 
-@kernel
+@plain
 def error_sums(scores: Any, values: Any, low: Any, high: Any) -> Any:
     """Return the sums of squared and of absolute errors of scores held within [low, high]."""
     squares = 0.0
@@ -84,13 +69,13 @@ def error_sums(scores: Any, values: Any, low: Any, high: Any) -> Any:
 # Heaps: the best candidates so far, the worst at the root.
 
 
-@kernel
+@plain
 def _behind(score: Any, item: Any, other_score: Any, other_item: Any) -> Any:
     """Whether a candidate ranks behind another: a lower score, or an equal one and a higher index."""
     return score < other_score or (score == other_score and item > other_item)
 
 
-@kernel
+@plain
 def _sink(scores: Any, items: Any, place: Any, size: Any) -> None:
     """Let what stands at `place` sink to where it belongs."""
     while True:
@@ -106,14 +91,14 @@ def _sink(scores: Any, items: Any, place: Any, size: Any) -> None:
         place = child
 
 
-@kernel
+@plain
 def _replace_worst(scores: Any, items: Any, score: Any, item: Any) -> None:
     scores[0] = score
     items[0] = item
     _sink(scores, items, 0, scores.shape[0])
 
 
-@kernel
+@plain
 def sort_best_first(scores: Any, items: Any) -> None:
     """Put candidates in any order into that of a list, the best first."""
     size = scores.shape[0]
@@ -126,7 +111,7 @@ def sort_best_first(scores: Any, items: Any) -> None:
         _sink(scores, items, 0, size)
 
 
-@kernel
+@plain
 def _within(values: Any, low: Any, high: Any, wanted: Any) -> Any:
     """Whether ascending values[low:high] hold one."""
     end = high
@@ -142,7 +127,7 @@ def _within(values: Any, low: Any, high: Any, wanted: Any) -> Any:
 # All users: tiles of scores from a matrix product.
 
 
-@kernel
+@plain
 def keep_best(
     tile: Any, bias: Any, names: Any, begins: Any, ends: Any, seen: Any, limits: Any, scores: Any, items: Any
 ) -> None:
@@ -178,7 +163,7 @@ def keep_best(
         limits[row] = heap[0]
 
 
-@kernel
+@plain
 def settle(p: Any, q: Any, item_bias: Any, scores: Any, items: Any) -> None:
     """Give the candidates of users p their exact scores, and put them in order, the best first."""
     for row in range(scores.shape[0]):
@@ -192,7 +177,7 @@ def settle(p: Any, q: Any, item_bias: Any, scores: Any, items: Any) -> None:
 # One user: codes of four bits tell which items need not be looked at.
 
 
-@kernel
+@plain
 def encode(q: Any, order: Any, codes: Any, scales: Any, slacks: Any, lengths: Any, begin: Any, end: Any) -> Any:
     """Fill the codes of blocks begin..end: of each its scale and longest vector, of each item the length of its error.
 
@@ -250,7 +235,7 @@ def encode(q: Any, order: Any, codes: Any, scales: Any, slacks: Any, lengths: An
     return np.sqrt(longest_code)
 
 
-@kernel
+@plain
 def scan(
     q: Any,
     item_bias: Any,

@@ -18,12 +18,12 @@ from dray.learners.factorization.known import Ids
 from dray.learners.factorization.own_part import PartNotes
 from dray.storage import StorageOptions
 from dray.telemetry.events import Telemetry
+from dray.training.deliberation import Deliberation
 from dray.training.factorization.routes import Units
-from dray.training.stopped import RunStopped
 from dray.workers.crew import Crew, refuse_mistakes
 from dray.workers.factor_worker import FactorPlan, Place
 from dray.workers.group import Done, Happening, InputGone, Kept, Lost, Raised
-from dray.workers.policy import Go, Part, Restart, Situation, Stop, Wait, decide
+from dray.workers.policy import Holdings, Part, Situation
 
 GRACE_S = 2.0
 """Whose loss an input went with is told within so many seconds; if nobody's, the input itself is gone."""
@@ -83,8 +83,7 @@ class Foreman:
         self._loaded: dict[int, tuple[Part, ...]] = {}
         self._held: dict[int, set[int]] = {}
         self._held_items: dict[int, set[int]] = {}
-        self._told = ""
-        self._below_since: float | None = None
+        self._deliberation = Deliberation(crew, telemetry, self._situation, self._let_go_of_all)
         self._lost_now = 0
         self._broken_at = (-1, 0)
         self._disturbed_at: float | None = None
@@ -184,33 +183,17 @@ class Foreman:
             except (Disturbed, CopyGone):
                 self._crew.changed = True
 
-    def _decided(self) -> dict[int, tuple[Part, ...]]:
-        crew = self._crew
+    def _decided(self) -> Holdings:
         while True:
-            crew.replace_lost()
-            crew.changed = False
-            usable = crew.ready.keys() - crew.leaving
-            if len(usable) >= crew.limits.min_workers:
-                self._below_since = None
-            elif self._below_since is None:
-                self._below_since = time.monotonic()
-            match decide(self._situation()):
-                case Go(assignment):
-                    self._told = ""
-                    return {worker: parts for worker, parts in assignment.items() if parts}
-                case Wait(why):
-                    if why != self._told:
-                        self._told = why
-                        self._telemetry.emit("waiting", why=why, limit_s=crew.limits.wait_s)
-                case Restart():
-                    for worker in list(self._held):
-                        self._drop(worker)
-                    self._lost_now = 0
-                    crew.restart()
-                case Stop(what, fix):
-                    raise RunStopped(f"{what} {crew.last_loss}".rstrip(), fix=fix)
-            for happening in crew.step():
+            if (target := self._deliberation.decide()) is not None:
+                return target
+            for happening in self._crew.step():
                 self._noticed(happening)
+
+    def _let_go_of_all(self) -> None:
+        for worker in list(self._held):
+            self._drop(worker)
+        self._lost_now = 0
 
     def _situation(self) -> Situation:
         crew = self._crew
@@ -226,7 +209,7 @@ class Foreman:
             lost_now=self._lost_now,
             failures=crew.failures,
             failures_in_round=times if broken_in == self.epoch else 0,
-            waited_s=0.0 if self._below_since is None else time.monotonic() - self._below_since,
+            waited_s=self._deliberation.waited_s,
         )
 
     def _noticed(self, happening: Happening) -> bool:
@@ -266,7 +249,7 @@ class Foreman:
 
     # Bringing the units
 
-    def _bring(self, target: Mapping[int, tuple[Part, ...]]) -> None:
+    def _bring(self, target: Holdings) -> None:
         """Have every worker hold its units: handed over by others who live, or read again."""
         for worker in target.keys() - self._held.keys():
             self._held[worker], self._held_items[worker] = set(), set()  # so that its loss is not passed over
@@ -344,7 +327,7 @@ class Foreman:
             seconds = round(time.perf_counter() - began, 3)
             self._telemetry.emit("worker_loaded", worker=worker, rows=rows, seconds=seconds)
 
-    def _bring_items(self, target: Mapping[int, tuple[Part, ...]]) -> None:
+    def _bring_items(self, target: Holdings) -> None:
         lacking = {
             unit: worker
             for worker, parts in target.items()
@@ -366,7 +349,7 @@ class Foreman:
         for unit, worker in lacking.items():
             self._held_items[worker].add(unit)
 
-    def _let_go(self, target: Mapping[int, tuple[Part, ...]]) -> None:
+    def _let_go(self, target: Holdings) -> None:
         """Let workers drop what others hold now, and those go who hold nothing and are leaving."""
         calls = []
         for worker, held in list(self._held.items()):

@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 
 from dray.config.run_file import RunConfig
-from dray.data.parquet import Dataset, open_dataset
+from dray.data.parquet import Dataset
 from dray.data.stream import give_memory_back
 from dray.errors import DataError
-from dray.ingesting.cache import as_parquet
 from dray.learners.factorization.events import RowRule, require_columns
 from dray.learners.factorization.explicit import Scale, scale_of
 from dray.learners.factorization.explicit_share import ExplicitPlan, UnitReport
@@ -25,9 +24,6 @@ from dray.learners.factorization.known import Known, merge
 from dray.learners.factorization.model import FactorModel
 from dray.learners.factorization.own_part import Ageing, PartNotes, SplitRule
 from dray.learners.factorization.settings import explicit_settings, implicit_settings
-from dray.storage import StorageOptions
-from dray.telemetry.events import Telemetry
-from dray.telemetry.run_directory import RunDirectory
 from dray.training.factorization.alternation import Alternation
 from dray.training.factorization.copies import Copy, tokens
 from dray.training.factorization.descent import Descent
@@ -37,9 +33,8 @@ from dray.training.factorization.measuring import TestPart
 from dray.training.factorization.previous import Previous, read_previous
 from dray.training.factorization.result import FactorResult
 from dray.training.factorization.saving import collect_seen, explicit_factors, forget_untrained, implicit_factors
-from dray.training.keeper import Keeper
 from dray.training.result import Identity, Seconds, ThreadProof
-from dray.training.steps import DATA, describe_data, reading, terms_of
+from dray.training.run_steps import RunSteps, terms_of
 from dray.workers.crew import Crew, started_crew
 from dray.workers.factor_worker import FactorPlan
 from dray.workers.status import Proof
@@ -48,27 +43,8 @@ MODEL = "model"
 """The directory of the model, within that of the run."""
 
 
-class FactorTraining:
+class FactorTraining(RunSteps):
     """One run, step by step. Made for one call of `run`."""
-
-    def __init__(
-        self,
-        config: RunConfig,
-        storage: StorageOptions,
-        directory: RunDirectory,
-        telemetry: Telemetry,
-        keeper: Keeper,
-        warnings: list[str],
-    ) -> None:
-        self.config = config
-        self.storage = storage
-        self.directory = directory
-        self.telemetry = telemetry
-        self.keeper = keeper
-        self.warnings = warnings
-        self.times = [time.perf_counter()]
-        self.begun = False
-        """Epochs are being trained: what comes of them is worth keeping."""
 
     def run(self) -> FactorResult:
         config, emit = self.config, self.telemetry.emit
@@ -77,8 +53,7 @@ class FactorTraining:
         rule = _rule(config)
         train_data = self._open(config.data, rule)
         eval_data = self._open(config.eval, rule) if config.eval else None
-        if not self.directory.exists(DATA):
-            self.directory.write_json(DATA, describe_data(train_data, eval_data))
+        self.note_data(train_data, eval_data)
         emit(
             "data",
             rows=train_data.rows,
@@ -99,9 +74,7 @@ class FactorTraining:
             rounds_told=len(self.keeper.latest.rounds),
             role="factorization",
         ) as crew:
-            self.directory.describe(
-                cluster={"name": crew.cluster, "workers": [asdict(member) for member in crew.ready.values()]}
-            )
+            self.note_workers(crew)
             self.times.append(time.perf_counter())
             emit("phase", name="load")
             known = self._known(crew, rule, train_data, eval_data, previous)
@@ -155,11 +128,7 @@ class FactorTraining:
     # What there is
 
     def _open(self, locations: Sequence[str], rule: RowRule) -> Dataset:
-        check = partial(require_columns, rule=rule)
-        parquet = as_parquet(locations, self.storage, reading(self.config), self.telemetry.emit, check)
-        dataset = open_dataset(parquet, self.storage)
-        check(dataset.schema)
-        return dataset
+        return self.open_data(locations, partial(require_columns, rule=rule))
 
     def _settings(self, previous: Previous | None) -> Any:
         config = self.config

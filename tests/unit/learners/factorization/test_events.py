@@ -132,8 +132,8 @@ def test_few_times_are_split_exactly() -> None:
     found = np.repeat(random_times(500), 3)
     sketch = TimeSketch()
     sketch.add(found)
-    exact, moment = split.moment_of(found, 0.2), sketch.moment(0.2)
-    assert np.array_equal(split.since(found, moment), split.since(found, exact))
+    exact = np.sort(found)[-len(found) // 5 :][0]  # 300 of 1,500; three happen at once, and stay together
+    assert np.array_equal(split.since(found, sketch.moment(0.2)), found >= exact)
 
 
 def test_the_sketch_of_many_times_is_the_same_however_they_were_divided(monkeypatch: pytest.MonkeyPatch) -> None:

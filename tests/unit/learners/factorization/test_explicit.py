@@ -23,6 +23,10 @@ SETTINGS = ExplicitSettings(factors=13, epochs=3, seed=5)
 SHAPE = Shape(4, 3)
 
 
+def train_block(users: FactorBlock, items: FactorBlock, block: Block, step: Step, threads: Threads) -> float:
+    return explicit.train_stratum([Task(users, items, block)], step, threads)[0]
+
+
 def same_bits(left: Factors, right: Factors) -> bool:
     names = ("users", "items", "user_bias", "item_bias")
     return left.mean == right.mean and all(
@@ -40,7 +44,7 @@ def replay(ratings: Ratings) -> Factors:
         for epoch in range(1, SETTINGS.epochs + 1):
             for step in strata(SHAPE.blocks, SETTINGS.seed, epoch):
                 for user, item in stratum(SHAPE.blocks, step):
-                    explicit.train_block(users[user], items[item], rows[user][item], Step.of(SETTINGS, scale), alone)
+                    train_block(users[user], items[item], rows[user][item], Step.of(SETTINGS, scale), alone)
     return explicit.assemble(layout, users, items, scale)
 
 
@@ -118,7 +122,7 @@ def test_threads_that_share_one_block_give_the_bits_of_one(threads: int) -> None
     for count in (1, threads):
         users, items = first(layout, scale)
         with Threads(count) as pool:
-            squares = explicit.train_block(users[0], items[0], block, Step.of(SETTINGS, scale), pool)
+            squares = train_block(users[0], items[0], block, Step.of(SETTINGS, scale), pool)
         results.append((squares, users[0].factors.tobytes(), items[0].factors.tobytes(), users[0].bias.tobytes()))
     assert results[0] == results[1]
 
@@ -149,7 +153,7 @@ def test_a_block_is_trained_as_the_textbook_says() -> None:
     step = Step.of(SETTINGS, scale, learning_rate=0.02)
     expected_users, expected_items, expected_squares = by_hand(users[0], items[0], block, step)
     with Threads(1) as alone:
-        squares = explicit.train_block(users[0], items[0], block, step, alone)
+        squares = train_block(users[0], items[0], block, step, alone)
     assert squares == pytest.approx(expected_squares, rel=1e-4)
     np.testing.assert_allclose(users[0].factors, expected_users.factors, atol=1e-4)
     np.testing.assert_allclose(items[0].factors, expected_items.factors, atol=1e-4)
@@ -210,8 +214,8 @@ def test_other_threads_run_while_a_block_is_trained_on() -> None:
     users, items = (explicit.first_block(side, layout, 0, wide, scale) for side in ("users", "items"))
     with Threads(1) as alone:
         task = (users, items, block, Step.of(wide, scale), alone)
-        explicit.train_block(*task)  # compiles: that gives way anyhow
-        training = threading.Thread(target=explicit.train_block, args=task)
+        train_block(*task)  # compiles: that gives way anyhow
+        training = threading.Thread(target=train_block, args=task)
         training.start()
         turns = 0
         while training.is_alive():

@@ -1,0 +1,59 @@
+"""Asks the policy who shall hold what, whatever is trained: tells why it waits, and ends a run that cannot go on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from dray.telemetry.events import Telemetry
+from dray.training.stopped import RunStopped
+from dray.workers.crew import Crew
+from dray.workers.policy import Go, Holdings, Restart, Situation, Stop, Wait, decide
+
+
+class Deliberation:
+    """`situation` describes how things are; `let_go_of_all` forgets what everybody held, before all start again."""
+
+    def __init__(
+        self,
+        crew: Crew,
+        telemetry: Telemetry,
+        situation: Callable[[], Situation],
+        let_go_of_all: Callable[[], None],
+    ) -> None:
+        self._crew = crew
+        self._telemetry = telemetry
+        self._situation = situation
+        self._let_go_of_all = let_go_of_all
+        self._told = ""
+        self._below_since: float | None = None
+
+    @property
+    def waited_s(self) -> float:
+        """How long there have been fewer workers than the minimum."""
+        return 0.0 if self._below_since is None else time.monotonic() - self._below_since
+
+    def decide(self) -> Holdings | None:
+        """Return who shall hold what, None if that is to be asked again when something has happened."""
+        crew = self._crew
+        crew.replace_lost()
+        crew.changed = False
+        usable = crew.ready.keys() - crew.leaving
+        if len(usable) >= crew.limits.min_workers:
+            self._below_since = None
+        elif self._below_since is None:
+            self._below_since = time.monotonic()
+        match decide(self._situation()):
+            case Go(assignment):
+                self._told = ""
+                return {worker: parts for worker, parts in assignment.items() if parts}
+            case Wait(why):
+                if why != self._told:
+                    self._told = why
+                    self._telemetry.emit("waiting", why=why, limit_s=crew.limits.wait_s)
+            case Restart():
+                self._let_go_of_all()
+                crew.restart()
+            case Stop(what, fix):
+                raise RunStopped(f"{what} {crew.last_loss}".rstrip(), fix=fix)
+        return None

@@ -1,0 +1,80 @@
+"""What the steps of a run share, whatever is trained."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from dray.config.run_file import RunConfig
+from dray.data.parquet import Dataset, open_dataset
+from dray.ingesting.cache import Check, Reading, as_parquet
+from dray.storage import StorageOptions
+from dray.telemetry.events import Telemetry
+from dray.telemetry.run_directory import RunDirectory
+from dray.training.keeper import Keeper
+from dray.workers.crew import Crew, Terms
+
+DATA = "data.json"
+
+
+class RunSteps:
+    """One run. Made for one call of `run`, which its kinds have."""
+
+    def __init__(
+        self,
+        config: RunConfig,
+        storage: StorageOptions,
+        directory: RunDirectory,
+        telemetry: Telemetry,
+        keeper: Keeper,
+        warnings: list[str],
+    ) -> None:
+        self.config = config
+        self.storage = storage
+        self.directory = directory
+        self.telemetry = telemetry
+        self.keeper = keeper
+        self.warnings = warnings
+        self.times = [time.perf_counter()]
+        self.begun = False
+        """Rounds are being trained: what comes of them is worth keeping."""
+
+    def open_data(self, locations: Sequence[str], check: Check) -> Dataset:
+        """Open data of any format; what is wrong with its columns is told before it is copied."""
+        parquet = as_parquet(locations, self.storage, reading(self.config), self.telemetry.emit, check)
+        dataset = open_dataset(parquet, self.storage)
+        check(dataset.schema)
+        return dataset
+
+    def note_data(self, train_data: Dataset, eval_data: Dataset | None) -> None:
+        """Note down what the data is, for `dray resume` to compare."""
+        if not self.directory.exists(DATA):
+            self.directory.write_json(DATA, describe_data(train_data, eval_data))
+
+    def note_workers(self, crew: Crew) -> None:
+        self.directory.describe(
+            cluster={"name": crew.cluster, "workers": [asdict(member) for member in crew.ready.values()]}
+        )
+
+
+def reading(config: RunConfig) -> Reading:
+    """Return how the data of a run is read."""
+    return Reading(config.format, config.read, config.cache)
+
+
+def terms_of(config: RunConfig) -> Terms:
+    """Return what holds when a worker is lost."""
+    return Terms(
+        level=config.on_failure,
+        failures=config.max_failures,
+        failures_in_round=config.max_failures_in_round,
+        heartbeat_s=config.heartbeat_s,
+        wait_s=config.wait_s,
+    )
+
+
+def describe_data(train_data: Dataset, eval_data: Dataset | None) -> dict[str, Any]:
+    """Return what tells a run's data from any other."""
+    return {"train": train_data.contents, "eval": () if eval_data is None else eval_data.contents}

@@ -22,13 +22,14 @@ from dray.config.run_file import make_config
 from dray.errors import ClusterError
 from dray.telemetry.events import Event, Sample
 from dray.training.train import train
+from living import asked, commands, named
 
 RAY = ("raylet", "gcs_server")
 
 
 def below(names: tuple[str, ...] = RAY) -> list[psutil.Process]:
     """The processes of Ray that this process has started, also by Spark."""
-    return [process for process in psutil.Process().children(recursive=True) if process.name() in names]
+    return named(psutil.Process().children(recursive=True), *names)
 
 
 class Witness:
@@ -40,10 +41,8 @@ class Witness:
 
     def event(self, event: Event) -> None:
         if event.kind == "phase" and event.data["name"] == "train":
-            self.environments = [process.environ() for process in below()]
-            self.commands = "\n".join(
-                " ".join(process.cmdline()) for process in psutil.Process().children(recursive=True)
-            )
+            self.environments = [environment for _, environment in asked(below(), psutil.Process.environ)]
+            self.commands = "\n".join(commands(psutil.Process().children(recursive=True)))
 
     def sample(self, samples: list[Sample]) -> None:
         pass
@@ -71,7 +70,7 @@ def left() -> list[str]:
     deadline = time.monotonic() + 30
     while (alive := [*below(), *launchers()]) and time.monotonic() < deadline:
         time.sleep(0.2)
-    return [process.name() for process in alive]
+    return [name for _, name in asked(alive, psutil.Process.name)]
 
 
 def launchers() -> list[psutil.Process]:
@@ -165,7 +164,7 @@ def the_users_own(data: str) -> dict[str, Any]:
     os.environ["RAY_AUTH_MODE"] = "disabled"
     cluster_init.setup_ray_cluster(max_worker_nodes=1, num_cpus_worker_node=1, num_gpus_worker_node=0)
     result, _ = run(data, workers=1)
-    stays = [process.name() for process in below()]
+    stays = [name for _, name in asked(below(), psutil.Process.name)]
     scratch = cluster_init._active_ray_cluster.temp_dir
     cluster_init.shutdown_ray_cluster()
     Path(f"{scratch}.lock").unlink()  # which Ray leaves

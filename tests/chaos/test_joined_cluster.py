@@ -15,6 +15,7 @@ import pytest
 
 from chaos.conftest import ROWS
 from chaos.scene import OFTEN, ROUNDS, Fault, Scene, kill, wait_until
+from living import named
 
 MIDDLE = ROUNDS // 2
 RAY = str(Path(sys.executable).with_name("ray"))
@@ -55,7 +56,7 @@ class Joined:
                 process.kill()
 
     def _raylets(self) -> list[psutil.Process]:
-        return [process for process in self.scene.processes() if process.name() == "raylet"]
+        return named(self.scene.processes(), "raylet")
 
 
 @contextmanager

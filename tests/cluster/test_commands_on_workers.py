@@ -19,6 +19,7 @@ import pytest
 
 import datasets
 from dray.threads.limits import cpus_of_this_process
+from living import commands
 from s3_server import S3Server
 
 DRAY = (sys.executable, "-m", "dray.cli.main")
@@ -34,8 +35,7 @@ def wait_for(text: str, file: Path, process: subprocess.Popen[str], timeout_s: f
 
 def directories_of(processes: list[psutil.Process]) -> set[Path]:
     """The temporary directories that stand in the commands of Ray's processes."""
-    words = " ".join(word for process in processes for word in process.cmdline())
-    return {Path(found) for found in re.findall(r"/tmp/dray-[^/ ]+", words)}
+    return {Path(found) for found in re.findall(r"/tmp/dray-[^/ ]+", " ".join(commands(processes)))}
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM])

@@ -13,6 +13,7 @@ import psutil
 
 from hosts.network import Host, Network
 from hosts.ray_view import View, Viewer
+from living import named
 
 PORT = 6379
 RAY = str(Path(sys.executable).with_name("ray"))
@@ -33,7 +34,7 @@ class RayHost(Host):
     @property
     def raylet(self) -> psutil.Process:
         """The process that is the node; every other one here ends with it."""
-        [found] = [process for process in self.processes() if _name(process) == "raylet"]
+        [found] = named(self.processes(), "raylet")
         return found
 
     @property
@@ -43,7 +44,7 @@ class RayHost(Host):
 
     @property
     def has_ray(self) -> bool:
-        return any(_name(process) == "raylet" for process in self.processes())
+        return bool(named(self.processes(), "raylet"))
 
     def kill_raylet(self) -> None:
         """End the node as a crash does: the host stays, and its connections are closed."""
@@ -144,10 +145,3 @@ class Hosts(Network):
             cwd=directory,
             timeout_s=_START_TIMEOUT_S,
         )
-
-
-def _name(process: psutil.Process) -> str:
-    try:
-        return process.name()
-    except psutil.NoSuchProcess:
-        return ""

@@ -20,6 +20,7 @@ import pytest
 import datasets
 from dray_process import start_dray
 from hosts.sshd import Machines, Outcome, SshHost, why_no_sshd
+from living import commands, named
 
 HOSTS = ["a", "b", "c"]
 QUICK = {"RAY_health_check_period_ms": "1000", "RAY_health_check_failure_threshold": "3"}
@@ -68,14 +69,7 @@ def why(outcome: Outcome, host: str) -> str:
 
 def ray_processes(host: SshHost) -> set[tuple[int, float]]:
     """What of Ray runs on a host and stays."""
-    found = set()
-    for process in host.processes():
-        try:
-            if process.name() in ("raylet", "gcs_server"):
-                found.add((process.pid, process.create_time()))
-        except psutil.NoSuchProcess:
-            continue
-    return found
+    return {(process.pid, process.create_time()) for process in named(host.processes(), "raylet", "gcs_server")}
 
 
 ALL = {"a/head", "a/1", "b/1", "b/2", "c/1"}
@@ -189,8 +183,7 @@ def test_the_token_is_nowhere_but_in_files_of_their_owner(machines: Machines, la
         file = host.directory / "d" / "token"
         assert file.read_text() == token
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
-        for process in host.processes():
-            assert token not in " ".join(process.cmdline())
+        assert token not in " ".join(commands(host.processes()))
         for path in (host.directory / "d").rglob("*"):
             if path.is_file() and path.name != "token" and path.stat().st_size < 10_000_000:
                 assert token.encode() not in path.read_bytes(), path
@@ -198,7 +191,7 @@ def test_the_token_is_nowhere_but_in_files_of_their_owner(machines: Machines, la
 
 
 def test_no_process_has_its_threads_held_to_one(machines: Machines, lab: Outcome) -> None:
-    [head] = [process for process in machines.machines["a"].processes() if process.name() == "gcs_server"]
+    [head] = named(machines.machines["a"].processes(), "gcs_server")
     assert "OMP_NUM_THREADS" not in head.environ()
 
 

@@ -2,12 +2,12 @@
 
 import errno
 import hashlib
+import multiprocessing
 import os
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
-import psutil
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -259,9 +259,8 @@ def test_a_failure_on_the_way_leaves_nothing_behind(
 
 def test_a_writing_process_that_dies_is_an_error_and_leaves_nothing(tmp_path: Path) -> None:
     def kill_the_writers(_done: int, _total: int) -> None:
-        for child in psutil.Process().children():
-            if "spawn_main" in " ".join(child.cmdline()):
-                child.kill()
+        for writer in multiprocessing.active_children():
+            writer.kill()
 
     with pytest.raises(WorkerError, match="ended unexpectedly"):
         # Enough that they are still writing when the first progress is told, on a busy machine too.

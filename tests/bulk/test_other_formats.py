@@ -84,6 +84,8 @@ def test_the_model_is_the_one_of_parquet(write: Any, name: str, table: pa.Table,
     assert result.model_digest == expected
     copied = events("run", "copied")
     assert [(event["made"], event["rows"]) for event in copied] == [(True, ROWS)]
+    assert result.seconds.copy > 0
+    assert result.seconds.start >= 0
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,8 @@ class Seconds:
     recovery: float
     """Lost to workers that were lost: from noticing it till training went on; a part of the others."""
     total: float
+    copy: float = 0.0
+    """Till data that is not Parquet was there as Parquet; not counted as start."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from dray.storage import StorageOptions
 from dray.telemetry.events import Telemetry
 from dray.telemetry.run_directory import RunDirectory
 from dray.training.keeper import Keeper
+from dray.training.result import Seconds
 from dray.workers.crew import Crew, Terms
 
 DATA = "data.json"
@@ -38,12 +39,16 @@ class RunSteps:
         self.keeper = keeper
         self.warnings = warnings
         self.times = [time.perf_counter()]
+        self.copy_s = 0.0
         self.begun = False
         """Rounds are being trained: what comes of them is worth keeping."""
 
     def open_data(self, locations: Sequence[str], check: Check) -> Dataset:
         """Open data of any format; what is wrong with its columns is told before it is copied."""
+        began = time.perf_counter()
         parquet = as_parquet(locations, self.storage, reading(self.config), self.telemetry.emit, check)
+        if parquet != tuple(locations):
+            self.copy_s += time.perf_counter() - began
         dataset = open_dataset(parquet, self.storage)
         check(dataset.schema)
         return dataset
@@ -52,6 +57,14 @@ class RunSteps:
         """Note down what the data is, for `dray resume` to compare."""
         if not self.directory.exists(DATA):
             self.directory.write_json(DATA, describe_data(train_data, eval_data))
+
+    def seconds(self, recovery_s: float) -> Seconds:
+        """Return the time by phase, at the end."""
+        begin, started, loaded, trained = self.times
+        total = time.perf_counter() - begin
+        return Seconds(
+            started - begin - self.copy_s, loaded - started, trained - loaded, recovery_s, total, self.copy_s
+        )
 
     def note_workers(self, crew: Crew) -> None:
         self.directory.describe(

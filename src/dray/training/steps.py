@@ -40,7 +40,7 @@ from dray.training.agree import (
     with_categories,
 )
 from dray.training.dealt import Dealt
-from dray.training.result import Identity, Seconds, ThreadProof, TrainResult
+from dray.training.result import Identity, ThreadProof, TrainResult
 from dray.training.ringmaster import RingMaster
 from dray.training.run_steps import RunSteps, terms_of
 from dray.workers.crew import Crew, started_crew
@@ -226,7 +226,6 @@ class Training(RunSteps):
         task: Task,
         outcome: Outcome,
     ) -> TrainResult:
-        begin, started, loaded, trained = self.times
         broken = broken_promise(task.params, task.objective, weighted=preparation.weight is not None)
         if broken:
             self.telemetry.emit(
@@ -247,13 +246,7 @@ class Training(RunSteps):
             workers=0 if crew.alone else len(master.proofs),
             rounds=outcome.rounds,
             best_round=outcome.best_round,
-            seconds=Seconds(
-                started - begin,
-                loaded - started,
-                trained - loaded,
-                master.recovery_s,
-                time.perf_counter() - begin,
-            ),
+            seconds=self.seconds(master.recovery_s),
             metrics=outcome.metrics,
             threads=tuple(
                 ThreadProof(

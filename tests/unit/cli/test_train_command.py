@@ -66,7 +66,7 @@ def train(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]
 def test_the_result_as_json_has_every_key(data: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     document = train(capsys, data, "--label", "label", "--workers", "0", "--rounds", "5", "--eval-fraction", "0.2")
     assert {name: type(value) for name, value in document.items()} == KEYS
-    assert set(document["seconds"]) == {"start", "load", "train", "recovery", "total"}
+    assert set(document["seconds"]) == {"start", "load", "train", "recovery", "total", "copy"}
     assert all(isinstance(value, float) and value >= 0 for value in document["seconds"].values())
     assert document["seconds"]["total"] >= sum(document["seconds"][name] for name in ("start", "load", "train")) - 0.01
     assert set(document["metrics"]) == {"eval-auc", "eval-logloss"}

@@ -59,7 +59,9 @@ def test_a_recommenders_result_is_json_and_comes_back() -> None:
     document = json.loads(dumps(result.to_json()))
     assert "storage" not in document
     assert document["evaluation"] == {"users_without_training": 1}
-    assert document["seconds"] == {"start": 1.0, "load": 2.0, "train": 3.0, "recovery": 0.0, "total": 6.5}
+    assert document["seconds"] == {
+        "start": 1.0, "load": 2.0, "train": 3.0, "recovery": 0.0, "total": 6.5, "copy": 0.0
+    }  # fmt: skip
     assert result_of(document, DEFAULT) == result
 
 

@@ -108,8 +108,7 @@ def _times(progress: Progress, result: dict[str, Any], now: float) -> str:
     by_phase = {k: v for k, v in (seconds or progress.seconds_by_phase(now)).items() if isinstance(v, int | float)}
     total = by_phase.pop("total", progress.elapsed(now))
     by_phase.pop("recovery", None)  # told with the failures
-    if "start" in by_phase and (copying := progress.phase_seconds.get(COPY)):  # a result counts it as start
-        by_phase = {COPY: copying} | by_phase | {"start": max(0.0, by_phase["start"] - copying)}
+    by_phase = {COPY: by_phase.pop(COPY, 0.0)} | by_phase  # it was the first
     parts = ", ".join(f"{name} {duration(value)}" for name, value in by_phase.items() if value >= 0.005)
     return duration(total) + (f" ({parts})" if parts else "")
 

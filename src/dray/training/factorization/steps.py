@@ -33,7 +33,7 @@ from dray.training.factorization.measuring import TestPart
 from dray.training.factorization.previous import Previous, read_previous
 from dray.training.factorization.result import FactorResult
 from dray.training.factorization.saving import collect_seen, explicit_factors, forget_untrained, implicit_factors
-from dray.training.result import Identity, Seconds, ThreadProof
+from dray.training.result import Identity, ThreadProof
 from dray.training.run_steps import RunSteps, terms_of
 from dray.workers.crew import Crew, started_crew
 from dray.workers.factor_worker import FactorPlan
@@ -91,7 +91,6 @@ class FactorTraining(RunSteps):
             location = self.directory.path(MODEL)
             model.save(location, self.storage)
             self._warn_of(trained)
-            begin, started, ready, ended = self.times
             return FactorResult(
                 run=self.directory.run,
                 directory=self.directory.location,
@@ -108,9 +107,7 @@ class FactorTraining(RunSteps):
                 workers=0 if crew.alone else len(crew.ready),
                 rounds=len(trained.rounds),
                 best_round=trained.epoch,
-                seconds=Seconds(
-                    started - begin, ready - started, ended - ready, foreman.recovery_s, time.perf_counter() - begin
-                ),
+                seconds=self.seconds(foreman.recovery_s),
                 metrics=trained.metrics,
                 evaluation=trained.evaluation,
                 threads=tuple(

@@ -129,7 +129,7 @@ def test_the_summary_says_what_was_learnt_and_how_to_recommend() -> None:
     assert "metric   eval-rmse 0.90000, eval-ndcg@10 0.25000" in told
 
 
-TIMES = {"start": 5.0, "load": 5.0, "train": 10.0, "total": 20.5}
+TIMES = {"start": 3.2, "load": 5.0, "train": 10.0, "total": 20.5, "copy": 1.8}
 COPY = [
     Event(START + 1, "phase", {"name": "ingest"}),
     Event(START + 1, "phase", {"name": "plan"}),

@@ -32,7 +32,7 @@ from dray.learners.factorization.implicit_share import (
     PartFactors,
 )
 from dray.learners.factorization.known import Found, Ids
-from dray.learners.factorization.own_part import Ageing, PartNotes, SplitRule, own_part
+from dray.learners.factorization.own_part import Ageing, OwnPart, PartNotes, SplitRule, own_part
 from dray.learners.factorization.pool import Threads
 from dray.learners.factorization.ratings import Triples
 from dray.storage import StorageOptions
@@ -173,11 +173,18 @@ class FactorWorker:
         """Make a unit of its rows, which are in the order of the data."""
         self._check_stop()
         assert self._plan is not None
-        plan, pieces = self._plan, [piece for some in dealt for piece in some]
-        part = own_part(pieces, plan.kind, plan.split, plan.ageing)
-        report = self._share.take(unit, part)
+        plan, notes = self._plan, PartNotes()
+
+        def parts() -> Iterator[OwnPart]:
+            nonlocal notes
+            for rows in self._share.pieces([piece for some in dealt for piece in some]):
+                part = own_part(rows, plan.kind, plan.split, plan.ageing)
+                notes += part.notes
+                yield part
+
+        report = self._share.take(unit, parts())
         give_memory_back()
-        return report, part.notes
+        return report, notes
 
     def give_items(self, own: Sequence[int], units: Sequence[int]) -> tuple[Triples | None, ...]:
         """Return the events that the users of `own` had with the items of each unit."""
@@ -303,9 +310,9 @@ class FactorWorker:
         found: dict[int, RankingSums] = self._share.popular(units, item_counts, ks)
         return found
 
-    def seen(self, unit: int) -> tuple[None, list[Triples]]:
-        """Return a unit's pairs, some users at a time, by user and item."""
-        return None, self._share.seen(unit)
+    def seen(self, unit: int, piece: int) -> tuple[None, Triples]:
+        """Return the pairs of a piece of a unit's users, by user and item."""
+        return None, self._share.seen(unit, piece)
 
     def pair_counts(self, units: Sequence[int]) -> dict[int, tuple[Ints, Ints]]:
         """Return the users of these units, and how many pairs each has."""

@@ -137,7 +137,7 @@ def test_it_keeps_only_what_it_shall_hold(explicit: Stage, implicit: Stage) -> N
         assert set(stage.worker.pair_counts((1, 2))) == {1, 2}
         for unit in (0, 3):
             with pytest.raises(KeyError):
-                stage.worker.seen(unit)
+                stage.worker.seen(unit, 0)
 
 
 @pytest.mark.parametrize("kind", ["explicit", "implicit"])
@@ -149,7 +149,8 @@ def test_units_that_are_handed_over_are_the_same(kind: str, tmp_path: Path) -> N
     _, *contents = stage.worker.hand_over((1, 3))
     other.receive((1, 3), *contents)
     for unit in (1, 3):
-        for mine, theirs in zip(stage.worker.seen(unit)[1], other.seen(unit)[1], strict=True):
+        for piece in range(stage.plan.plan.layout.shape.cells):
+            (_, mine), (_, theirs) = stage.worker.seen(unit, piece), other.seen(unit, piece)
             assert np.array_equal(mine.users, theirs.users)
             assert np.array_equal(mine.items, theirs.items)
             assert np.array_equal(mine.values, theirs.values)

@@ -96,6 +96,13 @@ class Dealt:
     def __len__(self) -> int:
         return len(self.values)
 
+    def only(self, chosen: Mask) -> Dealt:
+        """Return some of the rows."""
+        times = None if self.times is None else self.times[chosen]
+        return replace(
+            self, users=self.users[chosen], items=self.items[chosen], values=self.values[chosen], times=times
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Trouble:

@@ -6,7 +6,7 @@ the blocks of items come from.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 
 from dray.learners.factorization import explicit
 from dray.learners.factorization.evaluate import Popularity, RankingSums, error_sums, popular_sums, ranking_sums
+from dray.learners.factorization.events import Dealt
 from dray.learners.factorization.explicit import ExplicitSettings, FactorBlock, Scale, Step, Task
 from dray.learners.factorization.factors import Factors, Floats, Ints, Longs, Seen
-from dray.learners.factorization.grid import Block, Layout, build_blocks
+from dray.learners.factorization.grid import Block, Layout, build_blocks, joined
 from dray.learners.factorization.own_part import OwnPart
 from dray.learners.factorization.pool import Threads
 from dray.learners.factorization.ratings import Triples
@@ -75,21 +76,30 @@ class ExplicitShare:
     items: dict[int, FactorBlock] = field(default_factory=dict)
     scale: Scale | None = None
 
-    def take(self, unit: int, part: OwnPart) -> UnitReport:
-        """Build the blocks of a unit."""
+    def pieces(self, dealt: Sequence[Dealt]) -> Iterator[list[Dealt]]:
+        """Yield the rows of a unit, one piece of its users at a time: to make pairs of rows takes 40 bytes a row."""
+        cells = self.plan.layout.shape.cells
+        piece_of_user = (self.plan.layout.users.piece % cells).astype(np.uint8)
+        for piece in range(cells):
+            yield [rows.only(piece_of_user[rows.users] == piece) for rows in dealt]
+
+    def take(self, unit: int, parts: Iterable[OwnPart]) -> UnitReport:
+        """Build the blocks of a unit; each part has the pairs of other pieces of its users, in their order."""
         layout = self.plan.layout
-        row = build_blocks(layout, [part.train], [unit]).rows[unit]
         start, stop = layout.users.span(unit)
         trained = np.zeros(stop - start, np.bool_)
-        trained[layout.users.position[part.train.users] - start] = True
-        self.units[unit] = ExplicitUnit(row, part.test, trained)
-        return UnitReport(
-            unit,
-            len(part.train),
-            len(part.test),
-            tuple(explicit.moments(block) for block in row),
-            np.bincount(part.train.items, minlength=len(layout.items.position)).astype(np.int32),
-        )
+        item_counts = np.zeros(len(layout.items.position), np.int32)
+        rows: list[list[Block]] = []
+        tests: list[Triples] = []
+        for part in parts:
+            rows.append([block.apart() for block in build_blocks(layout, [part.train], [unit]).rows[unit]])
+            trained[layout.users.position[part.train.users] - start] = True
+            item_counts += np.bincount(part.train.items, minlength=len(item_counts)).astype(np.int32)
+            tests.append(part.test)
+        # One block of items after the other: no more than one is there twice.
+        row = tuple(joined([blocks.pop(0) for blocks in rows]) for _ in range(self.plan.units))
+        held = self.units[unit] = ExplicitUnit(row, Triples.joined(tests), trained)
+        return UnitReport(unit, len(held), len(held.test), tuple(explicit.moments(block) for block in row), item_counts)
 
     def stand(self, scale: Scale, users: dict[int, FactorBlock | None]) -> None:
         """Take over where these blocks of users stand; None is the beginning."""
@@ -185,16 +195,14 @@ class ExplicitShare:
 
     # What is kept of the pairs
 
-    def seen(self, unit: int) -> list[Triples]:
-        """Return a unit's pairs, some users at a time, by user and item."""
-        layout, found = self.plan.layout, []
-        for piece in range(layout.shape.cells):
-            rows, places, values = self._pairs_of(unit, piece)
-            users = layout.users.order[layout.users.span(unit)[0] + rows]
-            items = layout.items.order[places]
-            order = by_user_and_item(users, items)
-            found.append(Triples(users[order], items[order], values[order]))
-        return found
+    def seen(self, unit: int, piece: int) -> Triples:
+        """Return the pairs of a piece of a unit's users, by user and item."""
+        layout = self.plan.layout
+        rows, places, values = self._pairs_of(unit, piece)
+        users = layout.users.order[layout.users.span(unit)[0] + rows]
+        items = layout.items.order[places]
+        order = by_user_and_item(users, items)
+        return Triples(users[order], items[order], values[order])
 
     def pair_counts(self, unit: int) -> tuple[Ints, Ints]:
         """Return a unit's users, and how many pairs each has."""
@@ -211,7 +219,7 @@ class ExplicitShare:
         return rows, places, values
 
     def _pairs_of(self, unit: int, piece: int) -> tuple[Ints, Ints, Floats]:
-        """The same of a piece of its users: a quarter of the memory."""
+        """The same of a piece of its users: a fraction of the memory."""
         rows, places, values = [], [], []
         for number, block in enumerate(self.units[unit].row):
             offsets = block.offsets[piece * block.cells : (piece + 1) * block.cells + 1]

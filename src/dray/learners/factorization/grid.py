@@ -11,8 +11,8 @@ Pure: arrays in, arrays out.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from math import isqrt, sqrt
+from dataclasses import dataclass, replace
+from math import cbrt, isqrt
 from typing import Any
 
 import numpy as np
@@ -21,9 +21,9 @@ from numpy.typing import NDArray
 from dray.learners.factorization.factors import Ints
 from dray.learners.factorization.ratings import Triples
 
-_UPDATE_PER_HOP = 6e-6
-"""Seconds of an update by seconds to hand a block of items on: 40 ns by 7 ms, measured. 4 blocks for 1M ratings, 12 for
-20M, 24 for 100M."""
+_UPDATE_PER_TURN = 1e-5
+"""Seconds of an update by twice the seconds to ask a worker for a turn: 40 ns by 2 x 2 ms, measured. 4 blocks for up to
+20M ratings, 8 for 50M, 20 for 1 billion."""
 
 _LEAST_BLOCKS = 4
 _MOST_CELLS = 8
@@ -46,10 +46,14 @@ class Shape:
 
 
 def shape_for(ratings: int, n_users: int, n_items: int) -> Shape:
-    """Return the shape for this much data: about as long computing a block as handing it on, none empty."""
+    """Return the shape for this much data; none of its blocks is empty.
+
+    As many workers as blocks compute ratings / blocks updates an epoch each, and are asked for blocks^2 turns: the sum
+    of both times is least at the cube root.
+    """
     most = max(1, min(n_users, n_items))
     # A multiple of four: two workers, or four, then have as many blocks each.
-    blocks = min(most, max(1, round(sqrt(ratings * _UPDATE_PER_HOP) / _LEAST_BLOCKS)) * _LEAST_BLOCKS)
+    blocks = min(most, max(1, round(cbrt(ratings * _UPDATE_PER_TURN) / _LEAST_BLOCKS)) * _LEAST_BLOCKS)
     cells = min(_MOST_CELLS, most // blocks, isqrt(ratings // (blocks * blocks * _RATINGS_PER_CELL)))
     return Shape(blocks, max(1, cells))
 
@@ -193,6 +197,10 @@ class Block:
     def cells(self) -> int:
         return len(self.user_edges) - 1
 
+    def apart(self) -> Block:
+        """Return the same in memory of its own: blocks that are built together share theirs."""
+        return replace(self, users=self.users.copy(), items=self.items.copy(), values=self.values.copy())
+
 
 @dataclass(frozen=True, slots=True)
 class Blocks:
@@ -245,6 +253,15 @@ def build_blocks(layout: Layout, parts: Sequence[Triples], user_blocks: Sequence
         for place, user_block in enumerate(wanted)
     }
     return Blocks(rows, int(duplicates))
+
+
+def joined(blocks: Sequence[Block]) -> Block:
+    """Return the ratings of one block that was built from several pieces of its users, in their order."""
+    users, items, values = (
+        np.concatenate([getattr(block, name) for block in blocks]) for name in ("users", "items", "values")
+    )
+    offsets = np.sum([block.offsets for block in blocks], axis=0)  # of cells that are empty in all but one of them
+    return replace(blocks[0], users=users, items=items, values=values, offsets=offsets)
 
 
 def _cut(

@@ -6,7 +6,7 @@ the other side, which come from whoever holds them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from dray.learners.factorization import implicit
 from dray.learners.factorization.evaluate import RankingSums, popular_sums, ranking_sums
+from dray.learners.factorization.events import Dealt
 from dray.learners.factorization.explicit import SideName, side_of
 from dray.learners.factorization.explicit_share import UnitReport, by_user_and_item, popularity_by_place
 from dray.learners.factorization.factors import Factors, Floats, Ints, Longs, Seen
@@ -99,8 +100,12 @@ class ImplicitShare:
     own: dict[tuple[SideName, int], Floats] = field(default_factory=dict)
     """The last solutions, where the next begin."""
 
-    def take(self, unit: int, part: OwnPart) -> UnitReport:
-        layout = self.plan.layout
+    def pieces(self, dealt: Sequence[Dealt]) -> Iterator[Sequence[Dealt]]:
+        """Yield the rows of a unit: all at once."""
+        yield dealt
+
+    def take(self, unit: int, parts: Iterable[OwnPart]) -> UnitReport:
+        layout, (part,) = self.plan.layout, parts
         rows = implicit.rows_by_user([_placed(layout, part.train)], *self.plan.span("users", unit))
         self.units[unit] = ImplicitUnit(rows, _placed(layout, part.test))
         counts = np.bincount(part.train.items, minlength=len(layout.items.position)).astype(np.int32)
@@ -163,13 +168,13 @@ class ImplicitShare:
         held, first = self.units[unit], self.plan.span("users", unit)[0]
         return Seen(held.rows.starts, held.rows.columns), held.test.users - np.int32(first), held.test.items
 
-    def seen(self, unit: int) -> list[Triples]:
+    def seen(self, unit: int, piece: int) -> Triples:  # noqa: ARG002  (there is one)
         """Return a unit's pairs, by user and item."""
         layout = self.plan.layout
         users, items, values = self._entries(unit)
         users, items = layout.users.order[users], layout.items.order[items]
         order = by_user_and_item(users, items)
-        return [Triples(users[order], items[order], values[order])]
+        return Triples(users[order], items[order], values[order])
 
     def pair_counts(self, unit: int) -> tuple[Ints, Ints]:
         """Return a unit's users, and how many pairs each has."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +22,12 @@ class Triples:
 
     def __len__(self) -> int:
         return len(self.values)
+
+    @staticmethod
+    def joined(parts: Sequence[Triples]) -> Triples:
+        return Triples(
+            *(np.concatenate([getattr(part, name) for part in parts]) for name in ("users", "items", "values"))
+        )
 
 
 @dataclass(frozen=True, slots=True)

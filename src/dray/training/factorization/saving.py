@@ -11,6 +11,7 @@ from dray.learners.factorization import explicit
 from dray.learners.factorization.explicit import FactorBlock, Scale
 from dray.learners.factorization.explicit_share import ExplicitPlan
 from dray.learners.factorization.factors import Factors, Longs, Seen
+from dray.learners.factorization.grid import Layout
 from dray.learners.factorization.implicit_share import ImplicitPlan, PartFactors
 from dray.learners.factorization.ratings import Triples
 from dray.training.factorization.foreman import Disturbed, Foreman
@@ -20,37 +21,34 @@ from dray.workers.crew import Crew
 from dray.workers.group import InputGone
 
 
-def collect_seen(foreman: Foreman, crew: Crew, n_users: int) -> Seen:
-    """Fetch all pairs, unit by unit: the last thing that is asked of the workers."""
+def collect_seen(foreman: Foreman, crew: Crew, layout: Layout) -> Seen:
+    """Fetch all pairs, a piece of a unit's users at a time: the last thing that is asked of the workers."""
 
     def count(holdings: Mapping[int, Units]) -> dict[int, Any]:
         calls = [foreman.call(worker, "pair_counts", units) for worker, units in holdings.items()]
         return by_unit(foreman.wait(calls).values())
 
-    starts = np.zeros(n_users + 1, np.int64)
+    starts = np.zeros(len(layout.users.position) + 1, np.int64)
     for users, counts in foreman.do(count).values():
         starts[users.astype(np.int64) + 1] = counts
     np.cumsum(starts, out=starts)
     seen = Seen(starts, np.empty(starts[-1], np.int32), np.empty(starts[-1], np.float32))
     assert seen.values is not None
-    done: set[int] = set()
+    left = {(unit, piece) for unit in range(layout.shape.blocks) for piece in range(layout.shape.cells)}
 
     def bring(holdings: Mapping[int, Units]) -> None:
-        for worker, units in holdings.items():
-            for unit in units:
-                if unit not in done:
-                    call, kept = foreman.keeping(worker, 1, "seen", unit)
-                    foreman.wait([call])
-                    try:
-                        pairs = crew.group.fetch(kept)[0]
-                    except InputGone:  # its machine went with it
-                        raise Disturbed from None
-                    for some in pairs:
-                        _place(seen, some)
-                    del pairs
-                    done.add(unit)
-                    if crew.alone:  # there is no room for the pairs twice, and nobody to take the unit over
-                        foreman.wait([foreman.call(worker, "keep", tuple(set(units) - done))])
+        held = {unit: worker for worker, units in holdings.items() for unit in units}
+        for unit, piece in sorted(left):
+            call, kept = foreman.keeping(held[unit], 1, "seen", unit, piece)
+            foreman.wait([call])
+            try:
+                _place(seen, crew.group.fetch(kept)[0])
+            except InputGone:  # its machine went with it
+                raise Disturbed from None
+            left.remove((unit, piece))
+            if crew.alone and piece == layout.shape.cells - 1:
+                # There is no room for the pairs twice, and nobody to take the unit over.
+                foreman.wait([foreman.call(held[unit], "keep", tuple({unit for unit, _ in left}))])
 
     foreman.do(bring)
     return seen

@@ -268,7 +268,7 @@ class FactorTraining(RunSteps):
             factors = implicit_factors(plan.plan, trained.users, trained.items)
         trained.users, trained.items = [], []
         give_memory_back()  # for the pairs
-        seen = collect_seen(foreman, crew, len(known.user_ids))
+        seen = collect_seen(foreman, crew, plan.plan.layout)
         forget_untrained(factors, seen, loaded.item_counts)
         as_of = plan.ageing.as_of if plan.ageing is not None else None
         return FactorModel.of(

@@ -9,11 +9,12 @@ import pytest
 
 from dray.learners.factorization import explicit
 from dray.learners.factorization.evaluate import merged, ranking_quality, rating_errors
+from dray.learners.factorization.events import Dealt
 from dray.learners.factorization.explicit import ExplicitSettings, FactorBlock, Scale, scale_of
 from dray.learners.factorization.explicit_share import ExplicitPlan, ExplicitShare
 from dray.learners.factorization.factors import Factors, Seen
-from dray.learners.factorization.grid import strata
-from dray.learners.factorization.own_part import OwnPart, PartNotes
+from dray.learners.factorization.grid import Shape, strata
+from dray.learners.factorization.own_part import OwnPart, PartNotes, SplitRule, own_part
 from dray.learners.factorization.pool import Threads
 from dray.learners.factorization.ratings import Ratings, Triples
 from dray.learners.factorization.serial import fit_explicit, layout_of
@@ -49,7 +50,7 @@ def part_of(unit: int, test_every: int = 0) -> OwnPart:
 def loaded(holdings: dict[int, Units], test_every: int = 0) -> tuple[dict[int, ExplicitShare], Scale]:
     shares = {worker: ExplicitShare(PLAN) for worker in holdings}
     reports = [
-        shares[worker].take(unit, part_of(unit, test_every)) for worker, units in holdings.items() for unit in units
+        shares[worker].take(unit, [part_of(unit, test_every)]) for worker, units in holdings.items() for unit in units
     ]
     assert sum(report.pairs + report.test_pairs for report in reports) == len(RATINGS)
     return shares, scale_of(moment for report in reports for moment in report.moments)
@@ -157,7 +158,9 @@ def test_who_has_not_trained_can_rank_once_it_knows_the_scale() -> None:
 
 def test_what_was_taken_is_given_back_pair_by_pair() -> None:
     shares, _ = loaded(DEALINGS[0])
-    found = [_joined(shares[0].seen(unit)) for unit in range(PLAN.units)]
+    found = [
+        _joined([shares[0].seen(unit, piece) for piece in range(PLAN.layout.shape.cells)]) for unit in range(PLAN.units)
+    ]
     for unit, (users, items, _) in enumerate(found):
         assert np.all(PLAN.user_blocks()[users] == unit)
         keys = users.astype(np.int64) * RATINGS.n_items + items
@@ -184,6 +187,34 @@ def _joined(pieces: list[Triples]) -> tuple[Any, Any, Any]:
 def test_a_unit_of_nobody_is_a_unit() -> None:
     nothing = Triples(np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, np.float32))
     share = ExplicitShare(PLAN)
-    report = share.take(2, OwnPart(nothing, nothing, PartNotes()))
+    report = share.take(2, [OwnPart(nothing, nothing, PartNotes())])
     assert (report.pairs, report.item_counts.sum()) == (0, 0)
     assert len(share.units[2]) == 0
+
+
+def test_a_unit_made_of_pieces_of_its_users_is_the_one_made_at_once() -> None:
+    plan = ExplicitPlan(layout_of(RATINGS, SETTINGS.seed, Shape(2, 3)), SETTINGS)
+    mine = plan.user_blocks()[RATINGS.users] == 1
+    rows = Dealt(RATINGS.users[mine], RATINGS.items[mine], RATINGS.values[mine])
+    dealt = [rows.only(np.arange(len(rows)) % 2 == part) for part in (0, 1)]  # as two readers deal them
+    at_once, in_pieces = ExplicitShare(plan), ExplicitShare(plan)
+    rule = SplitRule(how="random", share=0.2)
+    pieces = list(in_pieces.pieces(dealt))
+    assert [len({*plan.layout.users.piece[one.users], *plan.layout.users.piece[two.users]}) for one, two in pieces] == [
+        1, 1, 1
+    ]  # fmt: skip
+    whole = at_once.take(1, [own_part(dealt, "explicit", rule)])
+    joined = in_pieces.take(1, (own_part(piece, "explicit", rule) for piece in pieces))
+    assert (joined.pairs, joined.test_pairs) == (whole.pairs, whole.test_pairs)
+    assert joined.moments == whole.moments
+    np.testing.assert_array_equal(joined.item_counts, whole.item_counts)
+    for one, other in zip(at_once.units[1].row, in_pieces.units[1].row, strict=True):
+        for name in ("users", "items", "values", "offsets", "user_edges", "item_edges"):
+            np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+    np.testing.assert_array_equal(at_once.units[1].trained, in_pieces.units[1].trained)
+    assert sorted(zip(*triple(at_once), strict=True)) == sorted(zip(*triple(in_pieces), strict=True))
+
+
+def triple(share: ExplicitShare) -> tuple[Any, ...]:
+    test = share.units[1].test
+    return test.users.tolist(), test.items.tolist(), test.values.tolist()

@@ -39,7 +39,7 @@ def loaded(plan: ImplicitPlan, holdings: dict[int, Units], test_every: int = 0) 
         for unit in units:
             mine = plan.user_blocks()[EVENTS.users] == unit
             sides = [Triples(EVENTS.users[m], EVENTS.items[m], EVENTS.values[m]) for m in (mine & ~test, mine & test)]
-            shares[worker].take(unit, OwnPart(sides[0], sides[1], PartNotes()))
+            shares[worker].take(unit, [OwnPart(sides[0], sides[1], PartNotes())])
     everywhere = tuple(range(plan.units))
     given = [share.give_items(holdings[worker], everywhere) for worker, share in shares.items()]
     for worker, units in holdings.items():
@@ -131,7 +131,7 @@ def test_the_items_of_a_unit_have_the_events_of_all_users() -> None:
 
 def test_what_was_taken_is_given_back_pair_by_pair() -> None:
     shares = loaded(plan_of("cholesky"), DEALINGS[0])
-    found = [piece for unit in range(4) for piece in shares[0].seen(unit)]
+    found = [shares[0].seen(unit, 0) for unit in range(4)]
     joined = np.concatenate([np.stack([piece.users, piece.items]) for piece in found], axis=1)
     values = np.concatenate([piece.values for piece in found])
     order, direct = np.lexsort((joined[1], joined[0])), np.lexsort((EVENTS.items, EVENTS.users))

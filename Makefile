@@ -33,7 +33,7 @@ test: $(STAMP)
 	$(BIN)/pytest -q tests/cluster
 
 test-more: $(STAMP)  ## the guides, rows in bulk, jobs, Ray on a real Spark, several machines with SSH
-	$(BIN)/pytest -q tests/guides tests/bulk tests/clusters
+	$(BIN)/pytest -q -n 2 --dist loadfile tests/guides tests/bulk tests/clusters
 	$(BIN)/pytest -q tests/hosts
 
 test-failures: $(STAMP)  ## workers, drivers and disks that fail for real, and 10 random runs

@@ -14,6 +14,7 @@ it asks when something has happened (a worker is ready, lost, leaving), not whil
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -202,9 +203,14 @@ def _keep(dealing: _Dealing, loaded: Holdings) -> dict[int, tuple[Part, ...]]:
     """Return the loaded parts without overlap.
 
     Rows are loaded twice where a newcomer has taken over what the former holder has not dropped yet: the larger
-    part counts, since it may be several merged, then the holder with fewer rows, which is the newcomer.
+    part counts, since it may be several merged, then the holder with fewer such rows. What a worker has for itself
+    does not count: it may have been given that since, and who keeps what must not change by loading what was decided.
     """
-    burden = {worker: dealing.weigh(*held) for worker, held in loaded.items()}
+    holders = Counter(unit for held in loaded.values() for part in held for unit in part.units)
+    burden = {
+        worker: dealing.weigh(*(part for part in held if any(holders[unit] > 1 for unit in part.units)))
+        for worker, held in loaded.items()
+    }
     found = [(-dealing.weigh(part), burden[worker], worker, part) for worker, held in loaded.items() for part in held]
     kept: dict[int, tuple[Part, ...]] = dict.fromkeys(loaded, ())
     taken: set[int] = set()
@@ -254,17 +260,23 @@ def _let_join(dealing: _Dealing, dealt: dict[int, list[Part]], held: Holdings) -
     while newcomers and (donors := [worker for worker, mine in dealt.items() if len(mine) > 1]):
         newcomer = min(newcomers, key=lambda worker: dealing.weigh(*dealt[worker]))
         heaviest = max(donors, key=lambda worker: dealing.weigh(*dealt[worker]))
-        part, gap = _to_level(dealing, dealt[heaviest], dealt[newcomer])
+        part, gap = _to_level(dealing, dealt[heaviest], dealt[newcomer], held[newcomer])
         if dealing.weigh(part) >= gap:
             return
         dealt[heaviest].remove(part)
         dealt[newcomer] = _with(dealing, dealt[newcomer], part, held[newcomer])
 
 
-def _to_level(dealing: _Dealing, heavy: Sequence[Part], light: Sequence[Part]) -> tuple[Part, int]:
+def _to_level(
+    dealing: _Dealing, heavy: Sequence[Part], light: Sequence[Part], loaded: Collection[Part]
+) -> tuple[Part, int]:
     """Return the heavier's part that levels the two best, among equals the one loaded soonest; and their gap."""
     gap = dealing.weigh(*heavy) - dealing.weigh(*light)
-    return min(heavy, key=lambda part: (abs(gap - 2 * dealing.weigh(part)), dealing.weigh(part), part)), gap
+
+    def order(part: Part) -> tuple[int, int, bool, Part]:
+        return abs(gap - 2 * dealing.weigh(part)), dealing.weigh(part), part not in loaded, part
+
+    return min(heavy, key=order), gap
 
 
 def _with(dealing: _Dealing, mine: Sequence[Part], part: Part, loaded: Collection[Part]) -> list[Part]:

@@ -265,6 +265,17 @@ def test_rows_loaded_twice_are_kept_by_the_one_with_fewer() -> None:
     assert assign(PARTS, ROWS, twice, [0, 1, 2]) == {0: (A,), 1: (C,), 2: (B,)}
 
 
+def test_what_is_loaded_later_does_not_change_who_keeps_rows_loaded_twice() -> None:
+    parts = tuple(Part(base, tuple(range(base, 5, 4)), ()) for base in range(4))
+    rows = (1, 1, 1, 1, 4000)
+    loaded: dict[int, tuple[Part, ...]] = {1: (parts[2],), 2: (parts[1],), 3: (parts[2], parts[3])}
+    decided = assign(parts, rows, loaded, loaded)  # worker 0 is gone: worker 1 gets the large unit
+    for worker, mine in decided.items():
+        loaded[worker] += tuple(part for part in mine if part not in loaded[worker])
+    assert len(decided[1]) == 2
+    assert assign(parts, rows, loaded, loaded) == decided
+
+
 def test_merged_pieces_outweigh_those_they_were_merged_from() -> None:
     twice: Holdings = {0: (A, Part(2, (4,), (2,))), 1: (B, Part(2, (5,))), 2: (C,)}
     assert assign(PARTS, ROWS, twice, [0, 1, 2]) == ALL

@@ -75,14 +75,8 @@ def left() -> list[str]:
 
 def launchers() -> list[psutil.Process]:
     """The processes that start Ray's nodes and clean up after them."""
-    found = []
-    for process in psutil.Process().children(recursive=True):
-        try:
-            if "ray.util.spark.start_ray_node" in process.cmdline():
-                found.append(process)
-        except psutil.Error:
-            continue
-    return found
+    commands_of = asked(psutil.Process().children(recursive=True), psutil.Process.cmdline)
+    return [process for process, words in commands_of if "ray.util.spark.start_ray_node" in words]
 
 
 def a_run(data: str, context: Any) -> dict[str, Any]:

@@ -11,8 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, NamedTuple, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 
@@ -32,12 +31,13 @@ from dray.learners.factorization.implicit_share import (
     PartFactors,
 )
 from dray.learners.factorization.known import Found, Ids
-from dray.learners.factorization.own_part import Ageing, OwnPart, PartNotes, SplitRule, own_part
+from dray.learners.factorization.own_part import OwnPart, PartNotes, own_part
 from dray.learners.factorization.pool import Threads
 from dray.learners.factorization.ratings import Triples
 from dray.storage import StorageOptions
 from dray.telemetry.sampler import UsageReader
 from dray.threads.verify import CoresUsed, judge
+from dray.workers.factor_calls import DealReport, FactorPlan, Place, TurnReport
 from dray.workers.group import InputGone
 from dray.workers.status import Proof, Status, Stopped
 
@@ -45,44 +45,6 @@ PROOF_SECONDS = 1.0
 PASSES = 2
 """Over the rows: for the ids, and for all else."""
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class FactorPlan:
-    """What all workers know of a training."""
-
-    plan: ExplicitPlan | ImplicitPlan
-    split: SplitRule
-    ageing: Ageing | None
-
-    @property
-    def kind(self) -> Literal["explicit", "implicit"]:
-        return "explicit" if isinstance(self.plan, ExplicitPlan) else "implicit"
-
-
-@dataclass(frozen=True, slots=True)
-class DealReport:
-    host: str
-    rows: int
-
-
-@dataclass(frozen=True, slots=True)
-class TurnReport:
-    """What a stretch of training came to on this worker."""
-
-    squares: tuple[float, ...]
-    """Squared errors by unit; none for implicit feedback."""
-    finite: bool
-    rows: int
-    seconds: float
-
-
-class Place(NamedTuple):
-    """Where a call stands among those of an attempt on one worker: one that fails voids all that follow."""
-
-    attempt: int
-    number: int
-    """From 0."""
 
 
 class FactorWorker:

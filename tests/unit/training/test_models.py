@@ -14,20 +14,18 @@ import pytest
 
 import datasets
 import dray
-from dray.config.run_file import RunConfig, make_config
+from dray.config.run_file import make_config
 from dray.data.parquet import open_dataset
 from dray.errors import ConfigError, DrayError
 from dray.learners.factorization import settings as factor_settings
 from dray.learners.xgboost import Round, Standing
-from dray.storage import DEFAULT, StorageOptions
-from dray.telemetry.events import Telemetry
-from dray.telemetry.run_directory import RunDirectory, open_run
+from dray.storage import DEFAULT
+from dray.telemetry.run_directory import open_run
 from dray.training import train as training
 from dray.training.factorization.result import FactorResult
-from dray.training.keeper import Keeper
 from dray.training.result import Identity, Seconds
 from dray.training.resume import resume
-from dray.training.run_steps import DATA, describe_data
+from dray.training.run_steps import RunSteps
 from dray.training.stopped import RunStopped
 from dray.training.train import train, versions
 from fake_group import Recorder
@@ -35,26 +33,13 @@ from fake_group import Recorder
 EPOCHS = 4
 
 
-class FakeTraining:
+class FakeTraining(RunSteps):
     """Epochs without any learning: each adds a letter to the model. Stops after `stop_after` when that is set."""
 
     stop_after: int | None = None
 
-    def __init__(
-        self,
-        config: RunConfig,
-        storage: StorageOptions,
-        directory: RunDirectory,
-        telemetry: Telemetry,
-        keeper: Keeper,
-        warnings: list[str],
-    ) -> None:
-        self.config, self.storage, self.directory, self.telemetry = config, storage, directory, telemetry
-        self.keeper, self.warnings, self.begun = keeper, warnings, False
-
     def run(self) -> FactorResult:
-        if not self.directory.exists(DATA):
-            self.directory.write_json(DATA, describe_data(open_dataset(self.config.data, self.storage), None))
+        self.note_data(open_dataset(self.config.data, self.storage), None)
         self.begun = True
         latest = self.keeper.latest
         for number in range(latest.round + 1, self.config.rounds + 1):

@@ -18,7 +18,8 @@ from dray.learners.factorization.implicit_share import ImplicitPlan, shape_of
 from dray.learners.factorization.known import Known, merge
 from dray.learners.factorization.own_part import SplitRule
 from dray.storage import DEFAULT
-from dray.workers.factor_worker import FactorPlan, FactorWorker, Place
+from dray.workers.factor_calls import FactorPlan, Place
+from dray.workers.factor_worker import FactorWorker
 from dray.workers.group import InputGone
 from dray.workers.roles import make_worker
 from dray.workers.status import Stopped

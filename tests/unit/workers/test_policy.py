@@ -260,7 +260,7 @@ def test_a_piece_of_a_loaded_base_stays_a_part_of_its_own() -> None:
     assert held_once(PARTS, assignment)
 
 
-def test_rows_loaded_twice_are_kept_by_the_one_with_fewer() -> None:
+def test_rows_loaded_twice_stay_with_the_newcomer() -> None:
     twice: Holdings = {0: (A, B), 1: (C,), 2: (B,)}
     assert assign(PARTS, ROWS, twice, [0, 1, 2]) == {0: (A,), 1: (C,), 2: (B,)}
 

@@ -16,7 +16,7 @@ from dray.training.factorization.copies import Copy
 from dray.training.factorization.foreman import Foreman
 from dray.training.factorization.passing import Passed, Stands, pace
 from dray.training.factorization.routes import Units
-from dray.workers.factor_worker import TurnReport
+from dray.workers.factor_calls import TurnReport
 
 
 class Alternation:

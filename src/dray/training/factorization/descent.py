@@ -22,7 +22,7 @@ from dray.training.factorization.foreman import Foreman
 from dray.training.factorization.measuring import TestPart
 from dray.training.factorization.passing import Passed, Stands, by_unit, pace
 from dray.training.factorization.routes import Units, routes
-from dray.workers.factor_worker import TurnReport
+from dray.workers.factor_calls import TurnReport
 
 
 class Descent:

@@ -21,7 +21,7 @@ from dray.telemetry.events import Telemetry
 from dray.training.deliberation import Deliberation
 from dray.training.factorization.routes import Units
 from dray.workers.crew import Crew, refuse_mistakes
-from dray.workers.factor_worker import FactorPlan, Place
+from dray.workers.factor_calls import FactorPlan, Place
 from dray.workers.group import Done, Happening, InputGone, Kept, Lost, Raised
 from dray.workers.policy import Holdings, Part, Situation
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from dray.training.factorization.copies import Copy
 from dray.training.factorization.routes import Units
-from dray.workers.factor_worker import TurnReport
+from dray.workers.factor_calls import TurnReport
 
 
 @dataclass(frozen=True, slots=True)

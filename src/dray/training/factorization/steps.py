@@ -36,7 +36,7 @@ from dray.training.factorization.saving import collect_seen, explicit_factors, f
 from dray.training.result import Identity, ThreadProof
 from dray.training.run_steps import RunSteps, terms_of
 from dray.workers.crew import Crew, started_crew
-from dray.workers.factor_worker import FactorPlan
+from dray.workers.factor_calls import FactorPlan
 from dray.workers.status import Proof
 
 MODEL = "model"

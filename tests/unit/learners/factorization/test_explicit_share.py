@@ -177,11 +177,9 @@ def test_what_was_taken_is_given_back_pair_by_pair() -> None:
 
 def _joined(pieces: list[Triples]) -> tuple[Any, Any, Any]:
     """Return what comes some users at a time as one, by user and item."""
-    users, items, values = (
-        np.concatenate([getattr(piece, name) for piece in pieces]) for name in ("users", "items", "values")
-    )
-    order = np.lexsort((items, users))
-    return users[order], items[order], values[order]
+    all_of = Triples.joined(pieces)
+    order = np.lexsort((all_of.items, all_of.users))
+    return all_of.users[order], all_of.items[order], all_of.values[order]
 
 
 def test_a_unit_of_nobody_is_a_unit() -> None:

@@ -18,7 +18,6 @@ import pyarrow as pa
 from pyarrow import fs as pafs
 
 from dray.config.run_file import ModelName
-from dray.data.features import fits, kind_of
 from dray.data.parquet import Dataset, open_dataset
 from dray.data.shards import Unit, deal
 from dray.errors import ConfigError, DataError, ModelError, nearest
@@ -227,7 +226,7 @@ def _check_columns(model: Model, schema: pa.Schema) -> None:
                 fix="Add the column (with nulls where it is unknown).",
             )
         arrow = schema.field(feature.name).type
-        if not pa.types.is_null(arrow) and not fits(kind_of(feature.name, arrow), feature.kind):
+        if not feature.takes(arrow):
             raise DataError(
                 f'The model knows the column "{feature.name}" as a {feature.kind}, the data holds {arrow}.',
                 fix="Write the column with the type it had in training.",

@@ -10,6 +10,7 @@
 | string, dictionary             | the number of its category in one dictionary for all the data |
 | null, NaN                      | missing, and stays missing                                    |
 
+A dictionary of whole numbers, booleans or dates is a category as well: its names are the texts of its values.
 Lists, structs, maps and binary are refused by name.
 """
 
@@ -31,6 +32,10 @@ from dray.errors import DataError, nearest
 Kind = Literal["number", "boolean", "date", "timestamp", "seconds", "category"]
 Floats = npt.NDArray[np.float32]
 
+TEXT = "string"
+_PLAIN_NUMBERS = {str(pa.type_for_alias(f"{sign}int{bits}")) for sign in ("", "u") for bits in (8, 16, 32, 64)} | {
+    str(arrow) for arrow in (pa.float16(), pa.float32(), pa.float64())
+}
 _UNITS_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
@@ -41,14 +46,40 @@ class Column:
     name: str
     kind: Kind
     categories: tuple[str, ...] = ()
+    """As text, whatever the values are."""
+    values: str = TEXT
+    """Arrow's name of the type of a category's values, such as int64; text of any size is "string"."""
 
     def to_json(self) -> dict[str, Any]:
         document: dict[str, Any] = {"name": self.name, "kind": self.kind}
-        return document | ({"categories": list(self.categories)} if self.kind == "category" else {})
+        if self.kind == "category":
+            document["categories"] = list(self.categories)
+        return document | ({"values": self.values} if self.values != TEXT else {})
 
     @staticmethod
     def from_json(document: Mapping[str, Any]) -> Column:
-        return Column(document["name"], document["kind"], tuple(document.get("categories", ())))
+        return Column(
+            document["name"], document["kind"], tuple(document.get("categories", ())), document.get("values", TEXT)
+        )
+
+    def takes(self, arrow: pa.DataType) -> bool:
+        """Say whether values of a type may stand in this column: only where they mean the same.
+
+        A dictionary may stand for its plain values, and the other way round: 1 is the category "1" of whole numbers.
+        """
+        found = column_of(self.name, arrow)
+        if pt.is_null(arrow) or fits(found.kind, self.kind):
+            return True
+        plain = arrow.value_type if pt.is_dictionary(arrow) else arrow
+        if self.kind != "category":
+            return fits(kind_of(self.name, plain), self.kind)
+        return str(plain) == self.values or {str(plain), self.values} <= _PLAIN_NUMBERS
+
+
+def column_of(name: str, arrow: pa.DataType) -> Column:
+    """Return a column with the meaning of its type; its categories, if it has any, are not known yet."""
+    values = arrow.value_type if pt.is_dictionary(arrow) else pa.string()
+    return Column(name, kind_of(name, arrow), values=TEXT if is_text(values) or pt.is_null(values) else str(values))
 
 
 def kind_of(name: str, arrow: pa.DataType) -> Kind:
@@ -90,7 +121,7 @@ def choose_features(schema: pa.Schema, *, taken: Iterable[str], ignore: Sequence
     for name in ignore:
         require_column(schema, name, role="--ignore")
     left_out = {*taken, *ignore}
-    features = [Column(field.name, kind_of(field.name, field.type)) for field in schema if field.name not in left_out]
+    features = [column_of(field.name, field.type) for field in schema if field.name not in left_out]
     if not features:
         raise DataError("No column is left to be a feature.", fix="Give data with more columns, or --ignore fewer.")
     return features
@@ -145,8 +176,28 @@ def dictionary_of(values: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64]]:
     """Return a column's distinct values as strings and, for each row, which one it is; the length means missing."""
     if not pt.is_dictionary(values.type):
         values = values.dictionary_encode()
-    local = values.dictionary.cast(pa.string())
+    local = texts_of(values.dictionary)
     return local, pc.fill_null(values.indices.cast(pa.int64()), len(local)).to_numpy(zero_copy_only=False)
+
+
+def texts_of(values: pa.Array) -> pa.Array:
+    """Return values as the names of categories: one text a value, whatever type it is stored with.
+
+    A whole number is the same text as a float (a gap makes floats of pandas' integers), and a moment the same in
+    seconds and in nanoseconds. NaN is missing.
+    """
+    if pt.is_floating(values.type):
+        floats = values.cast(pa.float64())
+        floats = pc.if_else(pc.is_nan(floats), None, floats)
+        whole = pc.and_(pc.equal(pc.floor(floats), floats), pc.less(pc.abs(floats), 2.0**53))
+        return pc.if_else(
+            whole, pc.if_else(whole, floats, 0.0).cast(pa.int64()).cast(pa.string()), values.cast(pa.string())
+        )
+    texts = values.cast(pa.string())
+    if pt.is_timestamp(values.type) or pt.is_time(values.type):
+        texts = pc.replace_substring_regex(texts, r"(\.\d*[1-9])0+", r"\1")
+        texts = pc.replace_substring_regex(texts, r"\.0+(\D|$)", r"\1")
+    return texts
 
 
 def _numbers(values: pa.Array, column: Column) -> Floats:

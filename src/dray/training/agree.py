@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from dray.config.run_file import RunConfig
 from dray.data.cuts import cut_table
-from dray.data.features import Column, choose_features, fits, kind_of, require_column
+from dray.data.features import Column, choose_features, column_of, kind_of, require_column
 from dray.data.parquet import Dataset
 from dray.data.scan import Found, merge_categories, require_groups_together
 from dray.data.shards import Slice, Unit, deal, keep_groups_whole
@@ -82,7 +82,7 @@ def agreed_bins(params: Mapping[str, Any], previous: Previous | None) -> int:
 def assign_roles(config: RunConfig, schema: pa.Schema, previous: Previous | None) -> Roles:
     """Give every column its role, or say which is missing."""
     assert config.label is not None  # a run file of this model has one
-    label = Column(config.label, kind_of(config.label, require_column(schema, config.label, role="--label")))
+    label = column_of(config.label, require_column(schema, config.label, role="--label"))
     for name, role in ((config.weight, "--weight"), (config.group, "--group")):
         if name is not None:
             kind_of(name, require_column(schema, name, role=role))
@@ -91,7 +91,7 @@ def assign_roles(config: RunConfig, schema: pa.Schema, previous: Previous | None
     taken = [name for name in (config.label, config.weight, config.group) if name is not None]
     features = choose_features(schema, taken=taken, ignore=config.ignore)
     if previous is not None:
-        features = _as_before(features, label, previous)
+        features = _as_before(features, label, schema, previous)
         label = previous.model.label
     return Roles(tuple(features), label, config.weight, config.group)
 
@@ -99,10 +99,11 @@ def assign_roles(config: RunConfig, schema: pa.Schema, previous: Previous | None
 def check_eval_schema(roles: Roles, schema: pa.Schema) -> None:
     """The evaluation set needs every column that is used, with the same meaning."""
     for column in (*roles.features, roles.label):
-        found = kind_of(column.name, require_column(schema, column.name, role="needed for evaluation"))
-        if not fits(found, column.kind):
+        found = require_column(schema, column.name, role="needed for evaluation")
+        if not column.takes(found):
             raise DataError(
-                f'Column "{column.name}" is a {column.kind} in the training data but a {found} in the evaluation data.',
+                f'Column "{column.name}" is a {column.kind} in the training data but a '
+                f"{kind_of(column.name, found)} in the evaluation data.",
                 fix="Write it with one type in both.",
             )
     for name in (roles.weight, roles.group):
@@ -150,9 +151,9 @@ def make_cuts(
     return cut_table(columns, [len(feature.categories) for feature in roles.features], bins)
 
 
-def _as_before(features: Sequence[Column], label: Column, previous: Previous) -> list[Column]:
+def _as_before(features: Sequence[Column], label: Column, schema: pa.Schema, previous: Previous) -> list[Column]:
     model = previous.model
-    if label.name != model.label.name or label.kind != model.label.kind:
+    if label.name != model.label.name or not model.label.takes(schema.field(label.name).type):
         raise ModelError(
             f'The earlier run predicts "{model.label.name}" ({model.label.kind}), not "{label.name}" ({label.kind}).',
             fix="Continue with the same label.",
@@ -160,7 +161,7 @@ def _as_before(features: Sequence[Column], label: Column, previous: Previous) ->
     now = {feature.name: feature for feature in features}
     for before in model.features:
         found = now.pop(before.name, None)
-        if found is None or found.kind != before.kind:
+        if found is None or not before.takes(schema.field(before.name).type):
             raise DataError(
                 f'The earlier run has the feature "{before.name}" ({before.kind}); the data has '
                 f"{'no such feature' if found is None else f'a {found.kind} there'}.",

@@ -8,7 +8,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dray.data.features import Column, Encoder, Kind, choose_features, dictionary_of, kind_of, require_column
+from dray.data.features import (
+    Column,
+    Encoder,
+    Kind,
+    choose_features,
+    column_of,
+    dictionary_of,
+    kind_of,
+    require_column,
+    texts_of,
+)
 from dray.errors import DataError
 
 UNITS = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
@@ -251,3 +261,112 @@ def test_the_dictionary_of_a_column_has_a_number_for_every_row() -> None:
     local, indices = dictionary_of(pa.array(["b", None, "a", "b"]))
     assert local.to_pylist() == ["b", "a"]
     assert indices.tolist() == [0, 2, 1, 0]
+
+
+def dictionary(values: pa.DataType) -> pa.DataType:
+    return pa.dictionary(pa.int8(), values)
+
+
+@pytest.mark.parametrize(
+    ("arrow", "values"),
+    [
+        (pa.string(), "string"),
+        (dictionary(pa.string()), "string"),
+        (dictionary(pa.large_string()), "string"),
+        (dictionary(pa.null()), "string"),
+        (dictionary(pa.int64()), "int64"),
+        (dictionary(pa.uint8()), "uint8"),
+        (dictionary(pa.bool_()), "bool"),
+        (dictionary(pa.float64()), "double"),
+        (dictionary(pa.date32()), "date32[day]"),
+    ],
+    ids=str,
+)
+def test_a_category_keeps_the_type_of_its_values(arrow: pa.DataType, values: str) -> None:
+    column = column_of("c", arrow)
+    assert (column.kind, column.values) == ("category", values)
+    assert Column.from_json(column.to_json()) == column
+    assert ("values" in column.to_json()) == (values != "string")
+
+
+def test_a_column_of_an_older_model_is_read_as_text() -> None:
+    column = Column.from_json({"name": "c", "kind": "category", "categories": ["a", "b"]})
+    assert column == Column("c", "category", ("a", "b"), values="string")
+
+
+WHOLE = Column("c", "category", ("1", "2"), values="int64")
+
+
+@pytest.mark.parametrize(
+    ("column", "arrow", "taken"),
+    [
+        (WHOLE, dictionary(pa.int64()), True),
+        (WHOLE, dictionary(pa.int16()), True),
+        (WHOLE, pa.int64(), True),
+        (WHOLE, pa.uint8(), True),
+        (WHOLE, pa.float64(), True),  # integers with a gap, as pandas has them
+        (WHOLE, pa.string(), True),
+        (WHOLE, pa.null(), True),
+        (WHOLE, pa.bool_(), False),
+        (WHOLE, pa.date32(), False),
+        (Column("c", "category", values="bool"), pa.bool_(), True),
+        (Column("c", "category", values="bool"), pa.int64(), False),
+        (Column("c", "category", values="date32[day]"), pa.date32(), True),
+        (Column("c", "category"), pa.int64(), False),
+        (Column("c", "number"), dictionary(pa.int64()), True),
+        (Column("c", "number"), dictionary(pa.bool_()), True),
+        (Column("c", "number"), dictionary(pa.string()), False),
+        (Column("c", "date"), dictionary(pa.date32()), True),
+        (Column("c", "date"), dictionary(pa.int64()), False),
+    ],
+    ids=str,
+)
+def test_a_dictionary_and_its_plain_values_may_stand_for_each_other(
+    column: Column, arrow: pa.DataType, taken: bool
+) -> None:
+    assert column.takes(arrow) is taken
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array([2, None, 1, 3]).dictionary_encode(),
+        pa.array([2, None, 1, 3], pa.uint8()).dictionary_encode(),
+        pa.array([2, None, 1, 3]),
+        pa.array([2.0, MISSING, 1.0, 3.0]),
+        pa.array([2.0, MISSING, 1.0, 3.0]).dictionary_encode(),
+        pa.array(["2", None, "1", "3"]),
+    ],
+    ids=lambda values: str(values.type),
+)
+def test_a_category_of_whole_numbers_is_found_by_its_text(values: pa.Array) -> None:
+    encoder = Encoder([WHOLE])
+    assert same([float(code) for code in encoder.column(values, WHOLE)], [1, MISSING, 0, MISSING])
+    assert encoder.unseen == {"c": 1}
+
+
+def test_a_dictionary_of_numbers_stands_for_the_numbers_that_an_older_model_knows() -> None:
+    column = Column("c", "number")
+    assert same(
+        [float(n) for n in Encoder([column]).column(pa.array([20, None, 10]).dictionary_encode(), column)],
+        [20, MISSING, 10],
+    )
+
+
+def test_a_float_is_the_text_of_its_whole_number() -> None:
+    values = [1.0, -0.0, 0.5, 1.5e15, -3.0, MISSING, None, float("inf")]
+    assert texts_of(pa.array(values)).to_pylist() == ["1", "0", "0.5", "1500000000000000", "-3", None, None, "inf"]
+
+
+@pytest.mark.parametrize("unit", UNITS)
+@pytest.mark.parametrize(("zone", "end"), [(None, ""), ("UTC", "Z"), ("Europe/Berlin", "+0100")])
+def test_a_moment_is_the_same_text_in_any_unit(unit: str, zone: str | None, end: str) -> None:
+    values = pa.array([0, 70], pa.timestamp("s", zone)).cast(pa.timestamp(unit, zone))
+    hour = "01" if end == "+0100" else "00"
+    assert texts_of(values).to_pylist() == [f"1970-01-01 {hour}:00:00{end}", f"1970-01-01 {hour}:01:10{end}"]
+
+
+def test_the_fraction_of_a_moment_stays() -> None:
+    values = pa.array([1_500_012_000, 12_000_000, 100_000_000], pa.timestamp("ns"))
+    seconds = [text.rpartition(":")[2] for text in texts_of(values).to_pylist()]
+    assert seconds == ["01.500012", "00.012", "00.1"]

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dray.data import parquet
-from dray.data.cuts import cut_table
+from dray.data.cuts import cut_points, cut_table
 from dray.data.features import Column, choose_features, kind_of
 from dray.data.parquet import Dataset, open_dataset
 from dray.data.prepare import Preparation
@@ -79,7 +79,8 @@ def prepare(
         return replace(column, categories=merge_categories([found], column.name)) if column.name in texts else column
 
     features = [complete(feature) for feature in features]
-    cuts = cut_table(sample_columns(dataset, features), [len(feature.categories) for feature in features], bins)
+    points = [cut_points(column, bins) for column in sample_columns(dataset, features)]
+    cuts = cut_table(points, [feature.category_count for feature in features])
     return Preparation(tuple(features), complete(target), weight, group, cuts, bins, split, Split(1.0, 0), storage)
 
 

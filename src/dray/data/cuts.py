@@ -13,24 +13,69 @@ import numpy.typing as npt
 
 Floats = npt.NDArray[np.float32]
 
+LARGEST = np.finfo(np.float32).max
+"""No number of a training is as large: it could not be told from what lies beyond the highest bin."""
+_OUTERMOST = LARGEST / 2
+_BEYOND = np.float32(1e-5)
 
-def cut_table(columns: Sequence[Floats], categories: Sequence[int], bins: int) -> Floats:
-    """Return the reference rows, one column a feature, padded with NaN; columns may be cut points already.
 
-    `categories` holds the number of categories of a feature, 0 for a number: a category is a bin of its own.
+def cut_table(points: Sequence[Floats], categories: Sequence[int | None]) -> Floats:
+    """Return the reference rows: the cut points of each feature in a column, bounded, padded with NaN.
+
+    `categories` holds the number of categories of a feature, None for a number: a category is a bin of its own.
     """
     cuts = [
-        np.arange(count, dtype=np.float32) if count else cut_points(column, bins)
-        for column, count in zip(columns, categories, strict=True)
+        bounded(column) if count is None else np.arange(count, dtype=np.float32)
+        for column, count in zip(points, categories, strict=True)
     ]
     table = np.full((max([1, *map(len, cuts)]), len(cuts)), np.nan, dtype=np.float32)
-    for index, points in enumerate(cuts):
-        table[: len(points), index] = points
+    for index, column in enumerate(cuts):
+        table[: len(column), index] = column
     return table
 
 
+def bounded(points: Floats) -> Floats:
+    """Have the outermost bins reach as far as numbers do; points that were bounded before stay as they are.
+
+    XGBoost guesses the outermost borders: twice what the sample had. A row beyond them is binned within them all the
+    same, and trees are grown on that; prediction sees the number itself and sends it where missing values go.
+    """
+    inner = points[1:] if len(points) and points[0] > -_OUTERMOST else points
+    low = [] if len(inner) and inner is points else [-_OUTERMOST]
+    high = [] if len(inner) and inner[-1] >= _OUTERMOST else [_OUTERMOST]
+    return np.concatenate([low, inner, high]).astype(np.float32)
+
+
+def borders_of(points: Floats, bins: int) -> Floats:
+    """Return all that a tree can split at when numbers are binned by these points.
+
+    The first point only says where the lowest bin begins and the last where the highest ends: XGBoost doubles them.
+    With one point more than bins the last is no border itself, so that a bound takes no bin away.
+    """
+    low, high = points[0], points[-1]
+    with np.errstate(over="ignore"):
+        outer = [low - (np.abs(low) + _BEYOND), high + (np.abs(high) + _BEYOND)]
+    return np.concatenate([points[1 : min(len(points), bins)], outer]).astype(np.float32)
+
+
+def with_borders(columns: Sequence[Floats], borders: Sequence[Floats], bins: int) -> tuple[list[Floats], int]:
+    """Return cut points with which trees that split at these borders predict binned rows exactly, and how many bins.
+
+    Points that have all borders stay as they are: a training that goes on with its own cuts goes on unchanged.
+    """
+    covering: list[Floats] = []
+    for column, needed in zip(columns, borders, strict=True):
+        points = bounded(column)
+        if len(np.setdiff1d(needed, borders_of(points, bins))):
+            inner = needed[np.abs(needed) <= _OUTERMOST]
+            points = bounded(np.union1d(points, inner).astype(np.float32))
+            bins = max(bins, len(points))
+        covering.append(points)
+    return covering, bins
+
+
 def cut_points(column: Floats, bins: int) -> Floats:
-    """At most `bins` values, each the lower border of a bin, bins holding about equally many rows.
+    """Return at most `bins` values, each the lower border of a bin, bins holding about equally many rows.
 
     A value so frequent that it fills a bin gets one to itself, and the others share what is left: a column
     that is mostly zero keeps its resolution elsewhere.

@@ -50,6 +50,11 @@ class Column:
     values: str = TEXT
     """Arrow's name of the type of a category's values, such as int64; text of any size is "string"."""
 
+    @property
+    def category_count(self) -> int | None:
+        """None of a column that is no category."""
+        return len(self.categories) if self.kind == "category" else None
+
     def to_json(self) -> dict[str, Any]:
         document: dict[str, Any] = {"name": self.name, "kind": self.kind}
         if self.kind == "category":

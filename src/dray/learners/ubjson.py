@@ -1,8 +1,12 @@
-"""Is a UBJSON document whole? XGBoost reads past the end of one that was cut off, and the process dies. Pure."""
+"""UBJSON documents as bytes: whether one is whole, and where a value stands in it. Pure.
+
+XGBoost reads past the end of a document that was cut off, and the process dies.
+"""
 
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 
 _SIZES = {"Z": 0, "T": 0, "F": 0, "N": 0, "i": 1, "U": 1, "C": 1, "I": 2, "l": 4, "d": 4, "L": 8, "D": 8}
 _LENGTHS = {"i": ">b", "U": ">B", "I": ">h", "l": ">i", "L": ">q"}
@@ -16,6 +20,11 @@ def is_whole(content: bytes) -> bool:
         return False
 
 
+def span_of(content: bytes, path: Sequence[str]) -> tuple[int, int] | None:
+    """Return where the value begins and ends that these keys lead to, in a document that is whole; None without it."""
+    return _Walk(content).find([key.encode() for key in path])
+
+
 class _Walk:
     """Goes through the document once; every method returns or leaves `_at` behind what it went over."""
 
@@ -25,6 +34,22 @@ class _Walk:
 
     def value(self) -> int:
         return self._value_of(self._marker())
+
+    def find(self, path: Sequence[bytes]) -> tuple[int, int] | None:
+        if not path:
+            start = self._at
+            return start, self.value()
+        if self._peek() != "{":
+            return None
+        self._skip(1)
+        while self._peek() != "}":
+            length = self._length()
+            key = self._content[self._at : self._at + length]
+            self._skip(length)
+            if key == path[0]:
+                return self.find(path[1:])
+            self.value()
+        return None
 
     def _value_of(self, marker: str) -> int:
         if marker == "{":

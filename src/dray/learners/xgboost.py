@@ -6,9 +6,10 @@ part holds afterwards (its matrices, the model of the last complete round) is en
 
 from __future__ import annotations
 
+import base64
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -51,6 +52,11 @@ class Task:
     before: int = 0
     """Rounds that the model to start from already has."""
 
+    @property
+    def weighs_trees(self) -> bool:
+        """Later rounds change the weights of earlier trees: a model cannot be cut back to an earlier round."""
+        return self.params.get("booster") == "dart"
+
     def is_over(self, done: int, best: Best) -> bool:
         return done >= self.rounds or (self.early_stop is not None and done - best.round >= self.early_stop)
 
@@ -65,6 +71,12 @@ class Standing:
     """As XGBoost saves it; None before the first round of a new model."""
     rounds: tuple[Round, ...]
     """What is known of those rounds. The last may be missing: a ring can break between a tree and its metrics."""
+    start: Mapping[str, float] = field(default_factory=dict)
+    """The metrics of the model that this training started from."""
+
+    @property
+    def best(self) -> Best:
+        return Best.of(self.rounds, self.start)
 
     @property
     def is_complete(self) -> bool:
@@ -75,7 +87,7 @@ class Standing:
         return (self.round, len(self.rounds)) > (other.round, len(other.rounds))
 
     def is_over(self, task: Task) -> bool:
-        return self.is_complete and task.is_over(self.round, Best.of(self.rounds))
+        return self.is_complete and task.is_over(self.round, self.best)
 
 
 START = Standing(0, None, ())
@@ -103,6 +115,7 @@ class PartLearner:
     eval_part: Loaded | None = None
     unseen: dict[str, int] = field(default_factory=dict)
     rounds: list[Round] = field(default_factory=list)
+    start: Mapping[str, float] = field(default_factory=dict)
     booster: xgboost.Booster | None = None
     stands: bool = False
     """The booster is whole: its model and XGBoost's hidden cache of predictions belong together."""
@@ -156,7 +169,7 @@ class PartLearner:
         if self.booster is None:
             return START
         model = bytes(self.booster.save_raw("ubj"))
-        return Standing(self.done(task), model, tuple(self.rounds[: self.done(task)]))
+        return Standing(self.done(task), model, tuple(self.rounds[: self.done(task)]), self.start)
 
     def stand(self, task: Task, at: Standing) -> None:
         """Take over a standing, and predict this part's rows with it: nothing of what was before is trusted."""
@@ -172,7 +185,7 @@ class PartLearner:
                 for part in (self.train_part, self.eval_part):
                     if part is not None:
                         self.booster.predict(part.matrix, output_margin=True)
-        self.rounds = list(at.rounds)
+        self.rounds, self.start = list(at.rounds), at.start
         self.stands = True
 
     def train(
@@ -209,7 +222,9 @@ class PartLearner:
         on_round: Callable[[PartLearner, Round], None],
         wants_pause: Callable[[], bool],
     ) -> Literal["finished", "paused"]:
-        best = Best.of(self.rounds)
+        if evaluation and task.start_model is not None and ring.agree(not self.start):
+            self.start = evaluation.metrics(xgboost.Booster(task.params, model_file=bytearray(task.start_model)))
+        best = Best.of(self.rounds, self.start)
         done = self.done(task)
         random = samples_columns_or_rows(task.params)
         renew = True
@@ -227,6 +242,8 @@ class PartLearner:
             finished = Round(done, time.perf_counter() - started, metrics)
             self.rounds.append(finished)
             best.see(finished)
+            if task.weighs_trees and task.early_stop is not None and best.round == done:
+                _keep_best(booster)
             on_round(self, finished)
             if ring.agree(wants_pause()) and not task.is_over(done, best):
                 return "paused"
@@ -235,13 +252,32 @@ class PartLearner:
 
 def conclude(task: Task, standing: Standing, features: tuple[Column, ...], label: Column) -> Outcome:
     """Make the model of a training that is over: the best round's if it was stopped early."""
-    best = Best.of(standing.rounds)
+    best = standing.best
     booster = xgboost.Booster(task.params, model_file=bytearray(standing.model or b""))
     metrics = standing.rounds[-1].metrics if standing.rounds else {}
-    if task.early_stop is not None and best.round < standing.round:
-        booster, metrics = booster[: task.before + best.round], best.metrics
+    if task.early_stop is not None and best.metrics and best.round < standing.round:
+        booster, metrics = _cut_back(booster, task, best.round), best.metrics
+    booster.set_attr(**{_BEST: None})
     model = Model(booster, features, label, task.objective)
-    return Outcome(model.to_bytes(), model.digest(), standing.round, best.round or standing.round, metrics)
+    best_round = best.round if best.metrics else standing.round
+    return Outcome(model.to_bytes(), model.digest(), standing.round, best_round, metrics)
+
+
+def _cut_back(booster: xgboost.Booster, task: Task, to_round: int) -> xgboost.Booster:
+    """Return the model as it was after a round; after round 0, the one that the training started from."""
+    if not task.weighs_trees:
+        return booster[: task.before + to_round]
+    kept = base64.b64decode(booster.attr(_BEST)) if to_round else task.start_model or b""
+    return xgboost.Booster(task.params, model_file=bytearray(kept))
+
+
+_BEST = "dray_best"
+
+
+def _keep_best(booster: xgboost.Booster) -> None:
+    """Keep a copy of the model within it, so that it goes wherever the model goes."""
+    booster.set_attr(**{_BEST: None})
+    booster.set_attr(**{_BEST: base64.b64encode(booster.save_raw("ubj")).decode()})
 
 
 def _renew_builder(booster: xgboost.Booster) -> None:
@@ -264,8 +300,9 @@ class Best:
     metrics: dict[str, float] = field(default_factory=dict)
 
     @staticmethod
-    def of(rounds: Iterable[Round]) -> Best:
-        best = Best()
+    def of(rounds: Iterable[Round], start: Mapping[str, float]) -> Best:
+        """`start` are the metrics of round 0, the model that the training started from, if there is one."""
+        best = Best(0, dict(start))
         for done in rounds:
             best.see(done)
         return best

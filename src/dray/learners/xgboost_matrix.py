@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import xgboost
 
+from dray.data.cuts import LARGEST
 from dray.data.features import Column
 from dray.data.prepare import Preparation
 from dray.data.split import Split
@@ -57,7 +58,10 @@ def load(stream: Stream, preparation: Preparation) -> Loaded | None:
                 enable_categorical=True,
             )
     except InfiniteValueError as error:
-        raise DataError(f'Column "{_first_infinite(stream)}" holds an infinite value.', fix=error.fix) from error
+        raise DataError(
+            f'Column "{_first_infinite(stream)}" holds an infinite value, or one of {LARGEST:.8g} or more.',
+            fix=error.fix,
+        ) from error
     finally:
         stream.close()
     starts = passes.group_starts()
@@ -76,7 +80,7 @@ def load(stream: Stream, preparation: Preparation) -> Loaded | None:
 
 def _first_infinite(stream: Stream) -> str:
     for matrix in stream.matrices():
-        infinite = np.isinf(matrix).any(axis=0)
+        infinite = (np.isinf(matrix) | (matrix >= LARGEST)).any(axis=0)
         if infinite.any():
             return stream.encoder.names[int(infinite.argmax())]
     return "?"
@@ -162,5 +166,7 @@ class _Passes(xgboost.DataIter):  # type: ignore[misc]
             picked = self._label_sample.picks(batch.positions)
             weight = None if batch.weight is None else batch.weight[picked]
             self._samples.append(LabelSample(batch.positions[picked], batch.label[picked], weight))
+            if (batch.features >= LARGEST).any():  # the highest bin ends there; XGBoost refuses infinity itself
+                raise InfiniteValueError("A feature holds too large a value.", fix="Replace it by null.")
             yield batch.features
             batch = next(others, None)

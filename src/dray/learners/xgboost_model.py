@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -15,8 +15,10 @@ import xgboost
 from dray.data.features import Column
 from dray.errors import ModelError
 from dray.learners.ubjson import is_whole
+from dray.learners.xgboost_categories import with_categories
 
 _ATTRIBUTE = "dray"
+Floats = npt.NDArray[np.float32]
 Output = Literal["probability", "class", "margin"]
 
 
@@ -42,7 +44,7 @@ class Model:
                 )
             }
         )
-        return bytes(self.booster.save_raw("ubj"))
+        return with_categories(bytes(self.booster.save_raw("ubj")), self.features)
 
     @staticmethod
     def from_bytes(content: bytes, origin: str) -> Model:
@@ -74,8 +76,7 @@ class Model:
         """sha256 of a canonical dump of the trees: equal models, equal digest, wherever they were trained."""
         learner = json.loads(self.booster.save_raw("json"))["learner"]
         booster = learner["gradient_booster"]
-        # dart wraps the trees once more and weighs them.
-        model = booster.get("gbtree", booster)["model"]
+        model = _trees_of(booster)
         canonical = {
             "trees": model["trees"],
             "tree_info": model["tree_info"],
@@ -84,6 +85,11 @@ class Model:
             "objective": learner["objective"]["name"],
         }
         return hashlib.sha256(json.dumps(canonical, sort_keys=True).encode()).hexdigest()
+
+    @property
+    def booster_kind(self) -> str:
+        """gbtree or dart."""
+        return str(json.loads(self.booster.save_config())["learner"]["gradient_booster"]["name"])
 
     @property
     def is_classifier(self) -> bool:
@@ -123,3 +129,21 @@ class Model:
         else:
             classes = values > (0 if self.objective == "binary:logitraw" else 0.5)
         return classes.astype(np.int32)
+
+
+def _trees_of(gradient_booster: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the part of a saved model that holds the trees; dart wraps it once more, to weigh them."""
+    trees: Mapping[str, Any] = gradient_booster.get("gbtree", gradient_booster)["model"]
+    return trees
+
+
+def splits_of(content: bytes) -> list[Floats]:
+    """Return, for each feature of a saved model, the numbers that its trees compare it with; none for a category."""
+    booster = xgboost.Booster(model_file=bytearray(content))
+    found: list[list[Floats]] = [[] for _ in range(booster.num_features())]
+    for tree in _trees_of(json.loads(booster.save_raw("json"))["learner"]["gradient_booster"])["trees"]:
+        features, values = np.array(tree["split_indices"]), np.array(tree["split_conditions"], np.float32)
+        compares = (np.array(tree["left_children"]) >= 0) & (np.array(tree["split_type"]) == 0)
+        for feature in np.unique(features[compares]):
+            found[feature].append(values[compares & (features == feature)])
+    return [np.unique(np.concatenate(values)) if values else np.empty(0, np.float32) for values in found]

@@ -13,7 +13,7 @@ import hashlib
 import json
 import os
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from dray.errors import ModelError, StorageError
@@ -35,6 +35,8 @@ class Checkpoint:
     """As its learner writes it."""
     rounds: tuple[dict[str, Any], ...]
     """One {round, seconds, metrics} for each round, as in the events."""
+    start: dict[str, float] = field(default_factory=dict)
+    """The metrics of the model that the run went on from."""
 
 
 class Checkpoints:
@@ -62,6 +64,7 @@ class Checkpoints:
             "bytes": len(checkpoint.model),
             "sha256": digest,
             "rounds": checkpoint.rounds,
+            "start": checkpoint.start,
         }
         self._put(file, checkpoint.model)
         self._put(LATEST, (dumps(document) + "\n").encode())
@@ -76,6 +79,7 @@ class Checkpoints:
         try:
             file, number, digest = str(document["file"]), int(document["round"]), str(document["sha256"])
             rounds = tuple(dict(row) for row in document["rounds"])
+            start = dict(document.get("start", {}))  # older checkpoints have none
             model = self._directory.read_bytes(_path(file)) if self._directory.exists(_path(file)) else None
         except (KeyError, TypeError, ValueError) as error:
             raise self._damaged(LATEST, "it does not describe a checkpoint") from error
@@ -83,7 +87,7 @@ class Checkpoints:
             raise self._damaged(file, "it is missing")
         if hashlib.sha256(model).hexdigest() != digest:
             raise self._damaged(file, f"its {len(model):,} bytes are not those that were written")
-        return Checkpoint(number, model, rounds)
+        return Checkpoint(number, model, rounds, start)
 
     def clear(self) -> None:
         """Remove all checkpoints: a finished run needs none."""

@@ -11,16 +11,18 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dray.config.run_file import RunConfig
-from dray.data.cuts import cut_table
+from dray.data.cuts import cut_table, with_borders
 from dray.data.features import Column, choose_features, column_of, kind_of, require_column
 from dray.data.parquet import Dataset
 from dray.data.scan import Found, merge_categories, require_groups_together
 from dray.data.shards import Slice, Unit, deal, keep_groups_whole
 from dray.errors import ConfigError, DataError, ModelError
-from dray.learners.xgboost_model import Model
+from dray.learners.xgboost_categories import without_categories
+from dray.learners.xgboost_model import Model, splits_of
 from dray.learners.xgboost_params import bins_of
 from dray.storage import StorageOptions
 from dray.telemetry.run_directory import open_run
+from dray.training.trained_on import TrainedOn, trained_on
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,12 @@ class Previous:
     cuts: npt.NDArray[np.float32]
     bins: int
     content: bytes
+    """The model as training starts from it."""
+    trained_on: tuple[TrainedOn, ...]
+    """What it has seen, run by run."""
+
+
+_BINS = b"max_bin"
 
 
 def read_previous(location: str, storage: StorageOptions) -> Previous:
@@ -61,11 +69,21 @@ def read_previous(location: str, storage: StorageOptions) -> Previous:
     model = Model.from_bytes(content, directory.path("model.ubj"))
     table = directory.read_table("cuts.parquet")
     cuts = np.stack([column.to_numpy() for column in table.columns], axis=1)
-    return Previous(model, cuts, bins_of(directory.document["config"]["params"]), content)
+    # Older tables do not say it, and the configuration of a continued run does not either.
+    told = (table.schema.metadata or {}).get(_BINS)
+    bins = int(told) if told else max(bins_of(directory.document["config"]["params"]), _longest_numeric(model, cuts))
+    return Previous(model, cuts, bins, without_categories(content), trained_on(directory))
 
 
-def cuts_as_table(features: Sequence[Column], cuts: npt.NDArray[np.float32]) -> pa.Table:
-    return pa.table(list(cuts.T), names=[feature.name for feature in features])
+def cuts_as_table(features: Sequence[Column], cuts: npt.NDArray[np.float32], bins: int) -> pa.Table:
+    table = pa.table(list(cuts.T), names=[feature.name for feature in features])
+    return table.replace_schema_metadata({_BINS: str(bins)})
+
+
+def _longest_numeric(model: Model, cuts: npt.NDArray[np.float32]) -> int:
+    counts = (~np.isnan(cuts)).sum(axis=0)
+    numeric = [int(count) for feature, count in zip(model.features, counts, strict=True) if feature.kind != "category"]
+    return max(numeric, default=0)
 
 
 def agreed_bins(params: Mapping[str, Any], previous: Previous | None) -> int:
@@ -77,6 +95,18 @@ def agreed_bins(params: Mapping[str, Any], previous: Previous | None) -> int:
             f"The earlier run has max_bin {previous.bins}, not {params['max_bin']}.", fix="Leave max_bin out."
         )
     return previous.bins
+
+
+def agreed_params(params: Mapping[str, Any], previous: Previous | None) -> dict[str, Any]:
+    """Return the parameters as asked; the kind of booster is that of the earlier run, which XGBoost would not say."""
+    if previous is None:
+        return dict(params)
+    kind = previous.model.booster_kind
+    if params.get("booster", kind) != kind:
+        raise ConfigError(
+            f"The earlier run has the booster {kind}, not {params['booster']}.", fix="Leave booster out, or train anew."
+        )
+    return dict(params) | {"booster": kind}
 
 
 def assign_roles(config: RunConfig, schema: pa.Schema, previous: Previous | None) -> Roles:
@@ -144,11 +174,23 @@ def scan_shares(dataset: Dataset, workers: int) -> list[list[Slice]]:
 
 
 def make_cuts(
-    roles: Roles, sample: Sequence[npt.NDArray[np.float32]], bins: int, previous: Previous | None
-) -> npt.NDArray[np.float32]:
-    """Fix the cuts: from the sample, or as they were. A category's cuts are its categories, grown or not."""
-    columns = list(sample) if previous is None else [column[~np.isnan(column)] for column in previous.cuts.T]
-    return cut_table(columns, [len(feature.categories) for feature in roles.features], bins)
+    roles: Roles,
+    points: Sequence[npt.NDArray[np.float32]],
+    bins: int,
+    previous: Previous | None,
+    checkpoint: bytes | None,
+) -> tuple[npt.NDArray[np.float32], int]:
+    """Fix the cuts and how many bins they are: from the sample's points, or as they were.
+
+    Whatever the trees that training starts from split at is a cut, or their predictions for binned rows would not be
+    those for the rows themselves. A category's cuts are its categories, grown or not.
+    """
+    if previous is not None:
+        points = [column[~np.isnan(column)] for column in previous.cuts.T]
+    grown = checkpoint or (None if previous is None else previous.content)
+    if grown is not None:
+        points, bins = with_borders(points, splits_of(grown), bins)
+    return cut_table(points, [feature.category_count for feature in roles.features]), bins
 
 
 def _as_before(features: Sequence[Column], label: Column, schema: pa.Schema, previous: Previous) -> list[Column]:

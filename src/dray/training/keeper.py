@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 from dray.errors import StorageError
 from dray.learners.xgboost import START, Round, Standing
@@ -36,7 +36,7 @@ class Keeper:
 
     def let_go(self) -> None:
         """Forget the newest model's bytes: the training is over. What is in the run directory stays there."""
-        self.latest = Standing(self.latest.round, None, self.latest.rounds)
+        self.latest = replace(self.latest, model=None)
 
     def close(self, *, write: bool) -> None:
         """Stop; with `write`, only after the newest model is in the run directory."""
@@ -76,11 +76,11 @@ class Keeper:
 
 
 def as_checkpoint(standing: Standing, model: bytes) -> Checkpoint:
-    return Checkpoint(standing.round, model, tuple(asdict(done) for done in standing.rounds))
+    return Checkpoint(standing.round, model, tuple(asdict(done) for done in standing.rounds), dict(standing.start))
 
 
 def as_standing(checkpoint: Checkpoint | None) -> Standing:
     if checkpoint is None:
         return START
     rounds = tuple(Round(done["round"], done["seconds"], done["metrics"]) for done in checkpoint.rounds)
-    return Standing(checkpoint.round, checkpoint.model, rounds)
+    return Standing(checkpoint.round, checkpoint.model, rounds, checkpoint.start)

@@ -18,8 +18,9 @@ from dray.telemetry.run_directory import RunDirectory, open_resumable
 from dray.training.conduct import conduct
 from dray.training.keeper import as_standing
 from dray.training.outcome import Result
-from dray.training.run_steps import DATA, describe_data, reading
+from dray.training.run_steps import describe_data, reading
 from dray.training.train import LEARNERS, versions
+from dray.training.trained_on import DATA
 
 
 def resume(location: str, storage: StorageOptions, overrides: Mapping[str, Any], sinks: Sequence[Sink] = ()) -> Result:

@@ -15,9 +15,8 @@ from dray.telemetry.events import Telemetry
 from dray.telemetry.run_directory import RunDirectory
 from dray.training.keeper import Keeper
 from dray.training.result import Seconds
+from dray.training.trained_on import DATA, TrainedOn
 from dray.workers.crew import Crew, Terms
-
-DATA = "data.json"
 
 
 class RunSteps:
@@ -53,10 +52,11 @@ class RunSteps:
         check(dataset.schema)
         return dataset
 
-    def note_data(self, train_data: Dataset, eval_data: Dataset | None) -> None:
-        """Note down what the data is, for `dray resume` to compare."""
+    def note_data(self, train_data: Dataset, eval_data: Dataset | None, earlier: Sequence[TrainedOn] = ()) -> None:
+        """Note down what the data is, for `dray resume` to compare, and what the model was trained on before."""
         if not self.directory.exists(DATA):
-            self.directory.write_json(DATA, describe_data(train_data, eval_data))
+            seen = {"earlier": [run.to_json() for run in earlier]} if earlier else {}
+            self.directory.write_json(DATA, describe_data(train_data, eval_data) | seen)
 
     def seconds(self, recovery_s: float) -> Seconds:
         """Return the time by phase, at the end."""

@@ -30,6 +30,7 @@ from dray.training.agree import (
     Previous,
     Roles,
     agreed_bins,
+    agreed_params,
     assign_roles,
     check_eval_schema,
     cuts_as_table,
@@ -43,6 +44,7 @@ from dray.training.dealt import Dealt
 from dray.training.result import Identity, ThreadProof, TrainResult
 from dray.training.ringmaster import RingMaster
 from dray.training.run_steps import RunSteps, terms_of
+from dray.training.trained_on import require_held_out
 from dray.workers.crew import Crew, started_crew
 from dray.workers.worker import LoadReport
 
@@ -59,13 +61,15 @@ class Training(RunSteps):
         previous = read_previous(config.continue_from, self.storage) if config.continue_from else None
         train_data = self.open_data(config.data, lambda schema: assign_roles(config, schema, previous))
         roles = assign_roles(config, train_data.schema, previous)
-        bins = agreed_bins(config.params, previous)
+        bins, params = agreed_bins(config.params, previous), agreed_params(config.params, previous)
         check_constraints(config.params, [feature.name for feature in roles.features])
         eval_data = None
         if config.eval:
             check_eval = functools.partial(check_eval_schema, roles)
             eval_data = self.open_data(config.eval, check_eval)
-        self.note_data(train_data, eval_data)
+        if previous is not None:
+            self._check_held_out(previous, train_data, eval_data)
+        self.note_data(train_data, eval_data, () if previous is None else previous.trained_on)
         least = config.workers.min if isinstance(config.workers, WorkerRange) else config.workers
         if isinstance(least, int) and roles.group is None:
             deal(units_of(train_data, roles, []), max(1, least))  # too few row groups: say it now
@@ -94,7 +98,7 @@ class Training(RunSteps):
             self.telemetry.emit("phase", name="load")
             master, preparation = self._rows(crew, roles, train_data, eval_data, columns, bins, previous)
             loads = master.load()
-            task, reason = self._task(preparation, loads, previous)
+            task, reason = self._task(params, preparation, loads, previous)
             self.telemetry.emit(
                 "decided",
                 workers=0 if crew.alone else len(crew.ready),
@@ -108,7 +112,9 @@ class Training(RunSteps):
             self.times.append(time.perf_counter())
             self.telemetry.emit("phase", name="save")
             self.directory.write_bytes("model.ubj", outcome.model)
-            self.directory.write_table("cuts.parquet", cuts_as_table(preparation.features, preparation.cuts))
+            self.directory.write_table(
+                "cuts.parquet", cuts_as_table(preparation.features, preparation.cuts, preparation.bins)
+            )
         return self._result(crew, master, preparation, loads, task, outcome)
 
     def _rows(
@@ -122,7 +128,6 @@ class Training(RunSteps):
         previous: Previous | None,
     ) -> tuple[RingMaster, Preparation]:
         """Find out what stands in no footer, and deal the rows."""
-        config = self.config
         found = self._scan(crew, train_data, roles.categories, roles) if roles.needs_scan else []
         units = units_of(train_data, roles, found)
         deal(units, crew.limits.min_workers)  # too few whole groups for the workers: say it
@@ -130,26 +135,49 @@ class Training(RunSteps):
         if eval_data is not None:
             evals = units_of(eval_data, roles, self._scan(crew, eval_data, [], roles) if roles.group else [])
         roles = with_categories(roles, found) if roles.categories else roles
+        cuts, bins = make_cuts(roles, sample, bins, previous, self.keeper.latest.model)
         preparation = Preparation(
             features=roles.features,
             label=roles.label,
             weight=roles.weight,
             group=roles.group,
-            cuts=make_cuts(roles, sample, bins, previous),
+            cuts=cuts,
             bins=bins,
-            split=None if config.eval_fraction is None else Split(config.eval_fraction, config.seed),
+            split=self._split,
             label_sample=Split(min(1.0, LABELS_SEEN / train_data.rows), LABELS_SEED),
             storage=self.storage,
         )
         dealt = Dealt.among(units, evals, crew.limits.max_workers)
         return RingMaster(crew, self.telemetry, dealt, preparation, self.keeper), preparation
 
+    @property
+    def _split(self) -> Split | None:
+        fraction = self.config.eval_fraction
+        return None if fraction is None else Split(fraction, self.config.seed)
+
+    def _check_held_out(self, previous: Previous, train_data: Dataset, eval_data: Dataset | None) -> None:
+        """Refuse to evaluate on rows that the earlier run was trained on; say so where that cannot be known."""
+        if self._split is None and eval_data is None:
+            return
+        evaluation = () if eval_data is None else eval_data.contents
+        if not require_held_out(previous.trained_on, train_data.contents, self._split, evaluation):
+            self.telemetry.emit(
+                "warning",
+                message="It is not known whether the evaluation rows are new to the model: the earlier run was trained "
+                "on other files, which may hold the same rows.",
+                fix="The metrics are honest only if they do not.",
+            )
+
     def _scan(self, crew: Crew, dataset: Dataset, categories: list[str], roles: Roles) -> list[Found]:
         shares = scan_shares(dataset, max(1, len(crew.ready)))
         return crew.run("scan", [(share, categories, roles.group, self.storage) for share in shares])
 
     def _task(
-        self, preparation: Preparation, loads: Sequence[LoadReport], previous: Previous | None
+        self,
+        asked_params: dict[str, Any],
+        preparation: Preparation,
+        loads: Sequence[LoadReport],
+        previous: Previous | None,
     ) -> tuple[Task, str]:
         config, label, ranking = self.config, preparation.label, preparation.group is not None
         summary = LabelSummary.merge(load.labels for load in loads)
@@ -168,7 +196,7 @@ class Training(RunSteps):
         check_labels(label, summary, objective, ranking=ranking)
         evaluate = self._check_eval(preparation, loads, objective)
         params = complete(
-            config.params | {"max_bin": preparation.bins},
+            asked_params | {"max_bin": preparation.bins},
             objective=objective,
             classes=classes_in(label, summary, objective),
             seed=config.seed,
@@ -232,6 +260,12 @@ class Training(RunSteps):
                 "warning",
                 message=f"The promise of the same model for any number of workers does not hold: {broken}.",
                 fix="Leave the parameter out to have it.",
+            )
+        if outcome.best_round == 0:
+            self.telemetry.emit(
+                "warning",
+                message="No round was better than the model that the run went on from: that model is kept.",
+                fix="Use other data or parameters, such as a lower learning rate.",
             )
         return TrainResult(
             run=self.directory.run,

@@ -3,11 +3,12 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 import pytest
+import xgboost
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from dray.data.cuts import cut_table
+from dray.data.cuts import LARGEST, borders_of, bounded, cut_points, cut_table, with_borders
 
 Floats = npt.NDArray[np.float32]
 
@@ -21,8 +22,7 @@ columns = hnp.arrays(
 
 
 def cuts_of(column: Floats, bins: int) -> Floats:
-    points: Floats = cut_table([column], [0], bins)[:, 0]
-    return points[~np.isnan(points)]
+    return cut_points(column, bins)
 
 
 @given(columns, st.integers(2, 64))
@@ -90,14 +90,64 @@ def test_many_frequent_values_all_stay_cuts() -> None:
 
 
 def test_a_category_is_a_bin_of_its_own_also_beyond_bins() -> None:
-    table = cut_table([np.empty(0, np.float32), np.float32([5, 6])], [100, 0], 16)
+    table = cut_table([np.empty(0, np.float32), np.float32([5, 6])], [100, None])
     assert table[:, 0].tolist() == list(range(100))
-    assert table[:2, 1].tolist() == [5, 6]
-    assert np.isnan(table[2:, 1]).all()
+    assert table[:3, 1].tolist() == [-LARGEST / 2, 6, LARGEST / 2]
+    assert np.isnan(table[3:, 1]).all()
 
 
 @pytest.mark.parametrize("column", [np.float32([]), np.float32([np.nan, np.nan]), np.float32([np.inf, -np.inf])])
-def test_a_column_without_values_has_no_cut_but_a_row(column: Floats) -> None:
-    table = cut_table([column], [0], 16)
-    assert table.shape == (1, 1)
-    assert np.isnan(table).all()
+def test_a_column_without_values_has_bounds_only(column: Floats) -> None:
+    table = cut_table([cut_points(column, 16)], [None])
+    assert table[:, 0].tolist() == [-LARGEST / 2, LARGEST / 2]
+
+
+def in_xgboost(points: Floats, bins: int) -> Floats:
+    """The borders that XGBoost makes of cut points."""
+    matrix = xgboost.QuantileDMatrix(points.reshape(-1, 1), max_bin=bins)
+    borders: Floats = matrix.get_quantile_cut()[1]
+    return borders
+
+
+@given(columns, st.integers(2, 64))
+def test_borders_are_those_of_xgboost_and_hold_every_finite_number(column: Floats, bins: int) -> None:
+    points = bounded(cut_points(column[np.abs(column) < LARGEST], bins))
+    borders = borders_of(points, bins)
+    assert sorted(borders) == sorted(in_xgboost(points, bins))
+    assert borders.min() <= -LARGEST and borders.max() >= LARGEST
+    assert len(points) <= bins + 1
+
+
+@pytest.mark.parametrize("count", [1, 2, 255, 256])
+def test_bounds_take_no_bin_away(count: int) -> None:
+    values = np.arange(count, dtype=np.float32)
+    borders = in_xgboost(bounded(values), 256)
+    assert len(borders) <= 257  # one of them below the lowest bin: 256 bins, a byte each
+    assert np.isin(values[1:], borders).all()
+
+
+def test_bounds_are_set_once() -> None:
+    points = bounded(np.float32([1, 2, 3]))
+    assert points.tolist() == [-LARGEST / 2, 2, 3, LARGEST / 2]
+    assert bounded(points).tolist() == points.tolist()
+
+
+def test_numbers_near_the_limits_of_float32_keep_their_cuts() -> None:
+    points = np.float32([-3e38, -2e38, 0, 2e38, 3e38])
+    assert np.isin(points[1:], in_xgboost(bounded(points), 16)).all()
+
+
+def test_points_that_have_all_borders_stay() -> None:
+    points = bounded(np.arange(16, dtype=np.float32))
+    borders = in_xgboost(points, 16)
+    kept, bins = with_borders([points], [borders], 16)
+    assert (kept[0].tolist(), bins) == (points.tolist(), 16)
+
+
+@given(columns, columns, st.integers(2, 64))
+def test_whatever_trees_split_at_becomes_a_border(column: Floats, split_at: Floats, bins: int) -> None:
+    needed = np.unique(split_at[np.abs(split_at) < LARGEST / 2])
+    old = cut_points(column[np.abs(column) < LARGEST / 4], bins)  # as tables were written before: without bounds
+    points, more_bins = with_borders([old], [needed], bins)
+    assert np.isin(needed, in_xgboost(points[0], more_bins)).all()
+    assert np.isin(borders_of(bounded(old), bins), in_xgboost(points[0], more_bins)).all()

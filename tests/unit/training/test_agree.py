@@ -1,13 +1,16 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+import xgboost
 
 from dray.config.run_file import RunConfig, make_config
+from dray.data.cuts import LARGEST
 from dray.data.features import Column
 from dray.data.scan import Found, scan
 from dray.errors import DataError, ModelError
@@ -37,7 +40,7 @@ def config(**settings: Any) -> RunConfig:
 
 def previous(features: tuple[Column, ...], label: Column, cuts: Any = ((0.0,),)) -> Previous:
     """An earlier run, of which only the columns matter here."""
-    return Previous(Model(None, features, label, "binary:logistic"), np.float32(cuts), bins=256, content=b"")
+    return Previous(Model(None, features, label, "binary:logistic"), np.float32(cuts), 256, b"", ())
 
 
 def found(**categories: set[str]) -> Found:
@@ -137,20 +140,49 @@ def test_going_on_with_other_columns_is_refused(
         assign_roles(config(ignore=["id", "c", "d", "w"]), SCHEMA, previous(before, label))
 
 
-def test_cuts_come_from_the_sample_or_from_the_earlier_run() -> None:
-    roles = Roles((Column("x", "number"), Column("c", "category", ("a", "b", "c"))), Column("y", "number"), None, None)
-    fresh = make_cuts(roles, [np.float32([3, 1, 2, 2]), np.float32([])], 16, None)
-    assert fresh[:, 0].tolist() == [1, 2, 3] and fresh[:, 1].tolist() == [0, 1, 2]
-    earlier = previous(roles.features, roles.label, cuts=[[5.0, 0.0], [7.0, 1.0], [np.nan, np.nan]])
-    kept = make_cuts(roles, [], 16, earlier)
-    assert kept[:2, 0].tolist() == [5, 7] and np.isnan(kept[2, 0])
-    assert kept[:, 1].tolist() == [0, 1, 2]
+ROLES_WITH_CATEGORY = Roles(
+    (Column("x", "number"), Column("c", "category", ("a", "b", "c"))), Column("y", "number"), None, None
+)
+LOW, HIGH = -LARGEST / 2, LARGEST / 2
+
+
+def grown(split_at: list[float]) -> bytes:
+    """A saved model whose trees compare x with these numbers."""
+    table = np.array([[LOW, 0], *([value, 0] for value in split_at), [HIGH, 0]], np.float32)
+    rows = xgboost.QuantileDMatrix(table, np.arange(len(table)), feature_types=["q", "c"], enable_categorical=True)
+    params = {"max_depth": 12, "min_child_weight": 0, "lambda": 0}
+    return bytes(xgboost.train(params, rows, 1).save_raw("ubj"))
+
+
+def test_cuts_come_from_the_sample() -> None:
+    cuts, bins = make_cuts(ROLES_WITH_CATEGORY, [np.float32([1, 2, 3]), np.float32([])], 16, None, None)
+    assert (cuts[:, 0].tolist(), bins) == ([LOW, 2, 3, HIGH], 16)
+    assert cuts[:3, 1].tolist() == [0, 1, 2] and np.isnan(cuts[3, 1])
+
+
+def test_cuts_come_from_the_earlier_run_with_all_that_its_trees_split_at() -> None:
+    earlier = previous(ROLES_WITH_CATEGORY.features, ROLES_WITH_CATEGORY.label)
+    table = [[LOW, 0.0], [7.0, 1.0], [HIGH, np.nan]]
+    kept, bins = make_cuts(
+        ROLES_WITH_CATEGORY, [], 16, replace(earlier, cuts=np.float32(table), content=grown([7.0])), None
+    )
+    assert (kept[:, 0].tolist(), kept[:, 1].tolist(), bins) == ([LOW, 7, HIGH], [0, 1, 2], 16)
+    old = replace(earlier, cuts=np.float32([[5.0, 0.0], [7.0, 1.0]]), content=grown([7.0, 14.00001]))
+    with_last, bins = make_cuts(ROLES_WITH_CATEGORY, [], 2, old, None)
+    assert (with_last[:, 0].tolist(), bins) == ([LOW, 7, np.float32(14.00001), HIGH], 4)
+
+
+def test_cuts_have_all_that_the_trees_of_a_checkpoint_split_at() -> None:
+    points = [np.float32([1, 2, 3]), np.float32([])]
+    cuts, _ = make_cuts(ROLES_WITH_CATEGORY, points, 16, None, grown([2.0, 6.00001]))
+    assert cuts[:, 0].tolist() == [LOW, 2, 3, np.float32(6.00001), HIGH]
 
 
 def test_cuts_survive_their_table() -> None:
     cuts = np.float32([[1, 0], [2, np.nan]])
-    table = cuts_as_table([Column("x", "number"), Column("a[b", "category")], cuts)
+    table = cuts_as_table([Column("x", "number"), Column("a[b", "category")], cuts, 600)
     assert table.column_names == ["x", "a[b"]
+    assert table.schema.metadata == {b"max_bin": b"600"}
     back = np.stack([column.to_numpy() for column in table.columns], axis=1)
     assert np.array_equal(back, cuts, equal_nan=True) and back.dtype == np.float32
 

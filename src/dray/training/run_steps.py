@@ -15,7 +15,7 @@ from dray.telemetry.events import Telemetry
 from dray.telemetry.run_directory import RunDirectory
 from dray.training.keeper import Keeper
 from dray.training.result import Seconds
-from dray.training.trained_on import DATA, TrainedOn
+from dray.training.trained_on import DATA, UNKNOWN, TrainedOn, held_out, require_held_out
 from dray.workers.crew import Crew, Terms
 
 
@@ -52,8 +52,18 @@ class RunSteps:
         check(dataset.schema)
         return dataset
 
-    def note_data(self, train_data: Dataset, eval_data: Dataset | None, earlier: Sequence[TrainedOn] = ()) -> None:
-        """Note down what the data is, for `dray resume` to compare, and what the model was trained on before."""
+    def note_data(
+        self, train_data: Dataset, eval_data: Dataset | None, earlier: Sequence[TrainedOn] | None = None
+    ) -> None:
+        """Note down what the data is, for `dray resume` to compare, and what the model was trained on `earlier`.
+
+        Refuses to evaluate on rows that it was trained on then; where that cannot be known, it is told.
+        """
+        evaluation, how = () if eval_data is None else eval_data.contents, held_out(self.config.model_dump())
+        if earlier is not None and (how is not None or evaluation):
+            known_to_be_new = require_held_out(earlier, train_data.contents, how, evaluation)
+            if not known_to_be_new:
+                self.telemetry.emit("warning", message=UNKNOWN, fix="The metrics are honest only if they do not.")
         if not self.directory.exists(DATA):
             seen = {"earlier": [run.to_json() for run in earlier]} if earlier else {}
             self.directory.write_json(DATA, describe_data(train_data, eval_data) | seen)

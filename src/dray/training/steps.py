@@ -44,7 +44,6 @@ from dray.training.dealt import Dealt
 from dray.training.result import Identity, ThreadProof, TrainResult
 from dray.training.ringmaster import RingMaster
 from dray.training.run_steps import RunSteps, terms_of
-from dray.training.trained_on import require_held_out
 from dray.workers.crew import Crew, started_crew
 from dray.workers.worker import LoadReport
 
@@ -67,9 +66,7 @@ class Training(RunSteps):
         if config.eval:
             check_eval = functools.partial(check_eval_schema, roles)
             eval_data = self.open_data(config.eval, check_eval)
-        if previous is not None:
-            self._check_held_out(previous, train_data, eval_data)
-        self.note_data(train_data, eval_data, () if previous is None else previous.trained_on)
+        self.note_data(train_data, eval_data, None if previous is None else previous.trained_on)
         least = config.workers.min if isinstance(config.workers, WorkerRange) else config.workers
         if isinstance(least, int) and roles.group is None:
             deal(units_of(train_data, roles, []), max(1, least))  # too few row groups: say it now
@@ -128,6 +125,7 @@ class Training(RunSteps):
         previous: Previous | None,
     ) -> tuple[RingMaster, Preparation]:
         """Find out what stands in no footer, and deal the rows."""
+        config = self.config
         found = self._scan(crew, train_data, roles.categories, roles) if roles.needs_scan else []
         units = units_of(train_data, roles, found)
         deal(units, crew.limits.min_workers)  # too few whole groups for the workers: say it
@@ -143,30 +141,12 @@ class Training(RunSteps):
             group=roles.group,
             cuts=cuts,
             bins=bins,
-            split=self._split,
+            split=None if config.eval_fraction is None else Split(config.eval_fraction, config.seed),
             label_sample=Split(min(1.0, LABELS_SEEN / train_data.rows), LABELS_SEED),
             storage=self.storage,
         )
         dealt = Dealt.among(units, evals, crew.limits.max_workers)
         return RingMaster(crew, self.telemetry, dealt, preparation, self.keeper), preparation
-
-    @property
-    def _split(self) -> Split | None:
-        fraction = self.config.eval_fraction
-        return None if fraction is None else Split(fraction, self.config.seed)
-
-    def _check_held_out(self, previous: Previous, train_data: Dataset, eval_data: Dataset | None) -> None:
-        """Refuse to evaluate on rows that the earlier run was trained on; say so where that cannot be known."""
-        if self._split is None and eval_data is None:
-            return
-        evaluation = () if eval_data is None else eval_data.contents
-        if not require_held_out(previous.trained_on, train_data.contents, self._split, evaluation):
-            self.telemetry.emit(
-                "warning",
-                message="It is not known whether the evaluation rows are new to the model: the earlier run was trained "
-                "on other files, which may hold the same rows.",
-                fix="The metrics are honest only if they do not.",
-            )
 
     def _scan(self, crew: Crew, dataset: Dataset, categories: list[str], roles: Roles) -> list[Found]:
         shares = scan_shares(dataset, max(1, len(crew.ready)))

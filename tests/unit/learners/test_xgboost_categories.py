@@ -38,7 +38,10 @@ def frame(colours: tuple[str, ...] = COLOURS, sizes: tuple[int, ...] = (30, -1, 
     """The rows as a data frame, with the categories in some order; those that are not named are missing."""
     return pd.DataFrame(
         {
-            "colour": pd.Categorical([COLOURS[int(code)] for code in CODES[:, 0]], categories=list(colours)),
+            "colour": pd.Categorical(
+                [name if (name := COLOURS[int(code)]) in colours else None for code in CODES[:, 0]],
+                categories=list(colours),
+            ),
             "x": CODES[:, 1],
             "size": pd.Categorical([int(SIZES[int(code)]) for code in CODES[:, 2]], categories=list(sizes)),
         }

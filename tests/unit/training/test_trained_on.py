@@ -2,15 +2,14 @@ from __future__ import annotations
 
 import pytest
 
-from dray.data.split import Split
 from dray.errors import ConfigError
-from dray.training.trained_on import TrainedOn, require_held_out
+from dray.training.trained_on import HeldOut, TrainedOn, held_out, require_held_out
 
 A, B, C = ("a.parquet", 100, 1000), ("b.parquet", 50, 500), ("c.parquet", 10, 100)
-SPLIT = Split(0.2, 0)
+SPLIT = {"eval_fraction": 0.2, "seed": 0}
 
 
-def earlier(*files: tuple[str, int, int], split: Split | None = None) -> TrainedOn:
+def earlier(*files: tuple[str, int, int], split: HeldOut | None = None) -> TrainedOn:
     return TrainedOn("first", files, split)
 
 
@@ -31,14 +30,14 @@ def test_other_files_are_not_known() -> None:
     ("before", "train", "split", "told"),
     [
         (earlier(A), [A], SPLIT, "trained on all of it"),
-        (earlier(A, split=Split(0.2, 1)), [A], SPLIT, "--eval-fraction 0.2 --seed 1"),
-        (earlier(A, split=Split(0.3, 0)), [A], SPLIT, "--eval-fraction 0.3 --seed 0"),
+        (earlier(A, split=SPLIT | {"seed": 1}), [A], SPLIT, "--eval-fraction 0.2 --seed 1"),
+        (earlier(A, split=SPLIT | {"eval_fraction": 0.3}), [A], SPLIT, "--eval-fraction 0.3 --seed 0"),
         (earlier(A, B, split=SPLIT), [B, A], SPLIT, "b.parquet is to be evaluated on"),
         (earlier(A, B, split=SPLIT), [B], SPLIT, "most of it"),
     ],
 )
 def test_rows_that_were_trained_on_are_refused(
-    before: TrainedOn, train: list[tuple[str, int, int]], split: Split, told: str
+    before: TrainedOn, train: list[tuple[str, int, int]], split: HeldOut, told: str
 ) -> None:
     with pytest.raises(ConfigError, match=told):
         require_held_out([before], train, split, [])
@@ -59,6 +58,20 @@ def test_a_file_that_has_changed_is_another_one() -> None:
 
 
 @pytest.mark.parametrize("split", [None, SPLIT])
-def test_what_is_kept_comes_back(split: Split | None) -> None:
+def test_what_is_kept_comes_back(split: HeldOut | None) -> None:
     run = earlier(A, B, split=split)
     assert TrainedOn.from_json(run.to_json()) == run
+
+
+@pytest.mark.parametrize(
+    ("config", "how"),
+    [
+        ({"eval_fraction": None, "seed": 3}, None),
+        ({"eval_fraction": 0.2, "seed": 3}, {"eval_fraction": 0.2, "seed": 3}),
+        ({"eval_fraction": 0.2, "eval_by": "random", "seed": 3}, {"eval_fraction": 0.2, "seed": 3}),
+        ({"eval_fraction": 0.2, "eval_by": "time", "seed": 3}, {"eval_fraction": 0.2, "eval_by": "time"}),
+        ({"eval_last": 2, "eval_fraction": None, "seed": 3}, {"eval_last": 2}),
+    ],
+)
+def test_only_what_decides_which_rows_are_held_out_counts(config: dict[str, object], how: HeldOut | None) -> None:
+    assert held_out(config) == how

@@ -21,6 +21,9 @@ from dray.learners.factorization.known import Found, Known, found_before
 from dray.learners.factorization.model import FactorModel
 from dray.recommending.opening import open_recommender
 from dray.storage import StorageOptions
+from dray.telemetry.run_directory import open_run
+from dray.telemetry.run_files import MANIFEST, RunFiles
+from dray.training.trained_on import TrainedOn, trained_on
 
 
 @dataclass(frozen=True)
@@ -28,6 +31,8 @@ class Previous:
     """An earlier model, and where its users and items are now."""
 
     model: FactorModel
+    trained_on: tuple[TrainedOn, ...] = ()
+    """What it has seen, run by run."""
 
     def found(self) -> Found:
         """Return its ids, as if they had been read."""
@@ -105,7 +110,8 @@ def read_previous(config: RunConfig, storage: StorageOptions) -> Previous | None
         raise ConfigError(
             f"The earlier run has {model.describe()['factors']} factors, not {asked}.", fix="Leave factors out."
         )
-    return Previous(model)
+    is_run = RunFiles(config.continue_from, storage).exists(MANIFEST)  # else the directory of a model
+    return Previous(model, trained_on(open_run(config.continue_from, storage)) if is_run else ())
 
 
 _WORDS = {"explicit": "ratings", "implicit": "events"}

@@ -53,7 +53,7 @@ class FactorTraining(RunSteps):
         rule = _rule(config)
         train_data = self._open(config.data, rule)
         eval_data = self._open(config.eval, rule) if config.eval else None
-        self.note_data(train_data, eval_data)
+        self.note_data(train_data, eval_data, None if previous is None else previous.trained_on)
         emit(
             "data",
             rows=train_data.rows,

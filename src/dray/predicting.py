@@ -18,6 +18,7 @@ import pyarrow as pa
 from pyarrow import fs as pafs
 
 from dray.config.run_file import ModelName
+from dray.data.features import plain_field
 from dray.data.parquet import Dataset, open_dataset
 from dray.data.shards import Unit, deal
 from dray.errors import ConfigError, DataError, ModelError, nearest
@@ -240,7 +241,7 @@ def _kept_fields(keep: Sequence[str], dataset: Dataset) -> list[Any]:
                 f'There is no column "{name}" (--keep) in the data.{nearest(name, dataset.schema.names)}',
                 fix=f"Columns: {', '.join(dataset.schema.names[:12])}.",
             )
-    return [dataset.schema.field(name) for name in keep]
+    return [plain_field(dataset.schema.field(name)) for name in keep]
 
 
 def _destinations(dataset: Dataset, out: str) -> list[tuple[Unit, str]]:

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -33,9 +33,8 @@ Kind = Literal["number", "boolean", "date", "timestamp", "seconds", "category"]
 Floats = npt.NDArray[np.float32]
 
 TEXT = "string"
-_PLAIN_NUMBERS = {str(pa.type_for_alias(f"{sign}int{bits}")) for sign in ("", "u") for bits in (8, 16, 32, 64)} | {
-    str(arrow) for arrow in (pa.float16(), pa.float32(), pa.float64())
-}
+_WHOLE_NUMBERS = {f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)}
+_PLAIN_NUMBERS = _WHOLE_NUMBERS | {str(arrow) for arrow in (pa.float16(), pa.float32(), pa.float64())}
 _UNITS_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
@@ -73,12 +72,26 @@ class Column:
         A dictionary may stand for its plain values, and the other way round: 1 is the category "1" of whole numbers.
         """
         found = column_of(self.name, arrow)
-        if pt.is_null(arrow) or fits(found.kind, self.kind):
+        if pt.is_null(arrow):
             return True
         plain = arrow.value_type if pt.is_dictionary(arrow) else arrow
         if self.kind != "category":
             return fits(kind_of(self.name, plain), self.kind)
-        return str(plain) == self.values or {str(plain), self.values} <= _PLAIN_NUMBERS
+        values = found.values if found.kind == "category" else str(plain)
+        return values == self.values or {values, self.values} <= _PLAIN_NUMBERS
+
+    def with_more(self, categories: Iterable[str]) -> Column:
+        """Return the column with the categories that it does not have yet, after those that it has."""
+        known = set(self.categories)
+        new = tuple(category for category in categories if category not in known)
+        if self.values in _WHOLE_NUMBERS:
+            for category in new:
+                if not category.removeprefix("-").isdecimal():
+                    raise DataError(
+                        f'Column "{self.name}" has categories of whole numbers ({self.values}), but holds {category}.',
+                        fix="Write the column with the type it had before.",
+                    )
+        return replace(self, categories=self.categories + new)
 
 
 def column_of(name: str, arrow: pa.DataType) -> Column:
@@ -183,6 +196,27 @@ def dictionary_of(values: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64]]:
         values = values.dictionary_encode()
     local = texts_of(values.dictionary)
     return local, pc.fill_null(values.indices.cast(pa.int64()), len(local)).to_numpy(zero_copy_only=False)
+
+
+def dictionary_type(values: pa.DataType) -> pa.DataType:
+    """One type for dictionaries of any size: another file may hold more values than the first one's index counts."""
+    return pa.dictionary(pa.int32(), values)
+
+
+def plain_field(field: pa.Field) -> pa.Field:
+    """Return a field without a dictionary of anything but text: files may keep such values either way."""
+    arrow = field.type
+    return field.with_type(arrow.value_type) if pt.is_dictionary(arrow) and not is_text(arrow.value_type) else field
+
+
+def as_meant(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Return a batch with the dictionaries that `schema` knows."""
+    for index, field in enumerate(batch.schema):
+        meant = schema.field(field.name).type
+        if pa.types.is_dictionary(meant) and not pa.types.is_dictionary(field.type):
+            values = batch.column(index).dictionary_encode().cast(meant)
+            batch = batch.set_column(index, field.with_type(meant), values)
+    return batch
 
 
 def texts_of(values: pa.Array) -> pa.Array:

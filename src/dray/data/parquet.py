@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +12,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dray.data.features import kind_of
+from dray.data.features import as_meant, column_of, dictionary_type, is_text
 from dray.data.shards import Slice
 from dray.errors import DataError, DrayError, StorageError
 from dray.retry import OnWait, Patience, no_word
@@ -62,7 +63,7 @@ def open_dataset(locations: Sequence[str], storage: StorageOptions) -> Dataset:
     files = expand(locations, storage)
     with ThreadPoolExecutor(max_workers=16) as pool:
         footers = list(pool.map(lambda file: read_footer(file, storage), files))
-    schemas = [footer.schema.to_arrow_schema() for footer in footers]
+    schemas = [schema_of(footer) for footer in footers]
     schema, typed_by = _common_schema(schemas, files)
     groups: list[Slice] = []
     position = 0
@@ -153,15 +154,43 @@ def _read_patiently(
             patience.wait_after(error)
 
 
+def schema_of(footer: pq.FileMetaData) -> pa.Schema:
+    """Return the types of a file's columns, dictionaries included.
+
+    pyarrow gives back dictionaries of text only. That others were dictionaries as well (pandas' Categorical of
+    integers) stands in the schema that the writer left in the footer.
+    """
+    found = footer.schema.to_arrow_schema()
+    meant = _written_schema(footer)
+    for index, field in enumerate(found):
+        position = meant.get_field_index(field.name)
+        type_ = field.type if position < 0 else meant.field(position).type
+        if pa.types.is_dictionary(field.type):
+            found = found.set(index, field.with_type(dictionary_type(field.type.value_type)))
+        elif pa.types.is_dictionary(type_) and not pa.types.is_nested(field.type):
+            found = found.set(index, field.with_type(dictionary_type(field.type)))
+    return found
+
+
+def _written_schema(footer: pq.FileMetaData) -> pa.Schema:
+    """Return the schema as the writer had it; an empty one if it did not say."""
+    written = (footer.metadata or {}).get(b"ARROW:schema", b"")
+    try:
+        return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(written)))
+    except (pa.ArrowException, ValueError, OSError, EOFError):  # pyarrow reads the file without it, too
+        return pa.schema([])
+
+
 def _read_slice(
     reader: pq.ParquetFile, piece: Slice, columns: Sequence[str], batch_rows: int
 ) -> Iterator[tuple[Slice, pa.RecordBatch]]:
     start = 0
+    schema = schema_of(reader.metadata)
     for batch in reader.iter_batches(batch_rows, row_groups=[piece.row_group], columns=list(columns)):
         first, last = max(start, piece.start), min(start + batch.num_rows, piece.stop)
         if first < last:
             part = Slice(piece.file, piece.row_group, first, last, piece.position + first - piece.start)
-            yield part, batch.slice(first - start, last - first)
+            yield part, as_meant(batch.slice(first - start, last - first), schema)
         start += batch.num_rows
         if start >= piece.stop:
             return
@@ -188,7 +217,10 @@ def read_footer(file: str, storage: StorageOptions) -> pq.FileMetaData:
 
 
 def _common_schema(schemas: Sequence[pa.Schema], files: Sequence[str]) -> tuple[pa.Schema, dict[str, str]]:
-    """Return the first file's schema, and which file gives a column its type: the first where it is not all null."""
+    """Return the first file's schema, and which file gives a column its type: the first where it is not all null.
+
+    What is a dictionary in one file is one in all: a category, as text is.
+    """
     for file, schema in zip(files, schemas, strict=True):
         names = Counter(schema.names)
         if len(names) < len(schema):
@@ -198,14 +230,21 @@ def _common_schema(schemas: Sequence[pa.Schema], files: Sequence[str]) -> tuple[
     common = schemas[0]
     typed_by = dict.fromkeys(common.names, files[0])
     for index, field in enumerate(common):
-        if pa.types.is_null(field.type):
-            for file, schema in zip(files, schemas, strict=True):
-                position = schema.get_field_index(field.name)
-                if position >= 0 and not pa.types.is_null(schema.field(position).type):
-                    common = common.set(index, schema.field(position))
-                    typed_by[field.name] = file
-                    break
+        if pa.types.is_dictionary(field.type) or is_text(field.type):
+            continue
+        for file, schema in zip(files, schemas, strict=True):
+            position = schema.get_field_index(field.name)
+            if position >= 0 and _says_more(schema.field(position).type, common.field(index).type):
+                common = common.set(index, schema.field(position))
+                typed_by[field.name] = file
     return common, typed_by
+
+
+def _says_more(one: pa.DataType, other: pa.DataType) -> bool:
+    """Whether a type tells what the other leaves open: any type of a column of nulls, a dictionary of its values."""
+    if pa.types.is_null(other):
+        return not pa.types.is_null(one)
+    return bool(pa.types.is_dictionary(one) and one.value_type == other)
 
 
 def _require_same(
@@ -233,10 +272,11 @@ def _require_same(
 
 
 def _same_meaning(name: str, one: pa.DataType, other: pa.DataType) -> bool:
-    """A dictionary and its plain strings are one thing, and a column of nulls fits any."""
-    if pa.types.is_null(one) or pa.types.is_null(other):
+    """A dictionary and its plain values are one thing, and a column of nulls fits any."""
+    if pa.types.is_null(one) or pa.types.is_null(other) or _says_more(one, other):
         return True
     try:
-        return kind_of(name, one) == kind_of(name, other) == "category"
+        first, second = column_of(name, one), column_of(name, other)
     except DrayError:
         return False
+    return first.kind == "category" and first == second

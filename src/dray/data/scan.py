@@ -30,6 +30,8 @@ class Found:
     """What a look through some row groups found."""
 
     categories: dict[str, set[str]] = field(default_factory=dict)
+    numbers: set[str] = field(default_factory=set)
+    """Columns whose categories are whole numbers."""
     edges: dict[int, GroupEdges] = field(default_factory=dict)
     """By the position of the row group."""
     group_values: list[object] = field(default_factory=list)
@@ -49,7 +51,10 @@ def scan(
         runs: list[tuple[object, int]] = []
         for _, batch in read_slices([whole], columns, categories, storage, on_wait):
             for name in categories:
-                _add_categories(found.categories[name], batch.column(name), name)
+                column = batch.column(batch.schema.get_field_index(name))
+                _add_categories(found.categories[name], column, name)
+                if _is_whole(column.type):
+                    found.numbers.add(name)
             if group:
                 _add_runs(runs, batch.column(batch.schema.get_field_index(group)), group)
         if group:
@@ -59,10 +64,12 @@ def scan(
 
 
 def merge_categories(parts: Iterable[Found], name: str) -> tuple[str, ...]:
-    """One dictionary for everybody: sorted, so that it does not depend on who saw what first."""
+    """One dictionary for everybody: sorted, so that it does not depend on who saw what first; numbers as numbers."""
+    parts = list(parts)
     merged: set[str] = set().union(*(part.categories[name] for part in parts))
     _require_few(merged, name)
-    return tuple(sorted(merged))
+    whole = all(name in part.numbers for part in parts if part.categories[name])
+    return tuple(sorted(merged, key=int if whole else None))
 
 
 def require_groups_together(row_groups: Sequence[Slice], parts: Iterable[Found], group: str) -> list[GroupEdges]:
@@ -102,6 +109,10 @@ def require_no_missing_groups(values: pa.Array, group: str) -> None:
 def _add_categories(seen: set[str], values: pa.Array, name: str) -> None:
     seen.update(value for value in dictionary_of(values)[0].to_pylist() if value is not None)
     _require_few(seen, name)
+
+
+def _is_whole(arrow: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(arrow.value_type if pa.types.is_dictionary(arrow) else arrow))
 
 
 def _require_few(seen: set[str], name: str) -> None:

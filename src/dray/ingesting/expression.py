@@ -92,7 +92,7 @@ def compile_filter(text: str, schema: pa.Schema) -> Filter:
     if not columns_of(text):
         raise ConfigError(f"The filter {text!r} names no column.", fix="Leave it out, or name one.")
     try:
-        part.values(pa.RecordBatch.from_pylist([], schema=schema))
+        part.values(pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema))
     except pa.ArrowException as error:
         raise ConfigError(
             f"The filter {text!r} cannot be computed: {str(error).splitlines()[0]}",

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dray.data.parquet import read_footer, read_slices
+from dray.data.parquet import read_footer, read_slices, schema_of
 from dray.data.shards import Slice
 from dray.errors import DataError
 from dray.ingesting.moving_rows import POSITION
@@ -80,7 +80,7 @@ def open_staged(files: Sequence[str], storage: StorageOptions) -> Staged | None:
         for index, group in _row_groups(footer)
     ]
     target = min(max(sum(size for _, size in sizes) // PIECES, LEAST_PIECE_BYTES), MOST_PIECE_BYTES)
-    return Staged(found[0][3].schema.to_arrow_schema().remove_metadata(), _pieces(sizes, target), storage)
+    return Staged(schema_of(found[0][3]).remove_metadata(), _pieces(sizes, target), storage)
 
 
 def _pieces(groups: Sequence[tuple[Slice, int]], target: int) -> tuple[tuple[Slice, ...], ...]:

@@ -145,11 +145,7 @@ def with_categories(roles: Roles, found: Sequence[Found]) -> Roles:
     """Give every category column the one dictionary of all the data; an earlier run's comes first, unchanged."""
 
     def complete(column: Column) -> Column:
-        if column.kind != "category":
-            return column
-        known = set(column.categories)
-        new = tuple(value for value in merge_categories(found, column.name) if value not in known)
-        return replace(column, categories=column.categories + new)
+        return column.with_more(merge_categories(found, column.name)) if column.kind == "category" else column
 
     label = complete(roles.label)
     if roles.label.categories and label != roles.label:

@@ -305,7 +305,7 @@ WHOLE = Column("c", "category", ("1", "2"), values="int64")
         (WHOLE, pa.int64(), True),
         (WHOLE, pa.uint8(), True),
         (WHOLE, pa.float64(), True),  # integers with a gap, as pandas has them
-        (WHOLE, pa.string(), True),
+        (WHOLE, pa.string(), False),
         (WHOLE, pa.null(), True),
         (WHOLE, pa.bool_(), False),
         (WHOLE, pa.date32(), False),
@@ -313,6 +313,10 @@ WHOLE = Column("c", "category", ("1", "2"), values="int64")
         (Column("c", "category", values="bool"), pa.int64(), False),
         (Column("c", "category", values="date32[day]"), pa.date32(), True),
         (Column("c", "category"), pa.int64(), False),
+        (Column("c", "category"), dictionary(pa.int64()), False),
+        (Column("c", "category"), dictionary(pa.large_string()), True),
+        (Column("c", "category"), pa.string_view(), True),
+        (Column("c", "category"), dictionary(pa.null()), True),
         (Column("c", "number"), dictionary(pa.int64()), True),
         (Column("c", "number"), dictionary(pa.bool_()), True),
         (Column("c", "number"), dictionary(pa.string()), False),
@@ -351,6 +355,16 @@ def test_a_dictionary_of_numbers_stands_for_the_numbers_that_an_older_model_know
         [float(n) for n in Encoder([column]).column(pa.array([20, None, 10]).dictionary_encode(), column)],
         [20, MISSING, 10],
     )
+
+
+def test_further_categories_come_after_those_that_are_known() -> None:
+    assert WHOLE.with_more(["-3", "1", "2", "10"]).categories == ("1", "2", "-3", "10")
+    assert Column("c", "category", ("b",)).with_more(["a", "b", "2.5"]).categories == ("b", "a", "2.5")
+
+
+def test_a_category_of_whole_numbers_gets_no_fraction() -> None:
+    with pytest.raises(DataError, match=r'Column "c" has categories of whole numbers \(int64\), but holds 2.5'):
+        WHOLE.with_more(["1", "2.5"])
 
 
 def test_a_float_is_the_text_of_its_whole_number() -> None:

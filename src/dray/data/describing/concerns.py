@@ -14,6 +14,7 @@ from dray.data.describing import leaks
 from dray.data.describing import values as v
 from dray.data.describing.figures import ColumnProfile, Concern, Figure
 from dray.data.describing.profile import FEW_VALUES
+from dray.data.features import is_text
 
 MOSTLY = 0.95
 ID_SHARE = 0.99
@@ -135,7 +136,8 @@ def _whole(column: pa.Array) -> bool:
 
 
 def _numbers_as_text(profile: ColumnProfile, column: pa.ChunkedArray) -> Iterator[Concern]:
-    if profile.kind != "text":
+    values = column.type.value_type if pt.is_dictionary(column.type) else column.type
+    if profile.kind != "text" or not is_text(values):  # a dictionary of numbers is a category on purpose
         return
     tried = [text for text in column.unique().drop_null().cast(pa.string())[:_TRIED].to_pylist() if text.strip()]
     odd = [text for text in tried if not _NUMBER.fullmatch(text)]

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from dray.data.features import as_meant, dictionary_type, is_text
 from dray.data.source import PIECE_BYTES, OnReject, Piece
 from dray.data.sources.columns import chosen
 from dray.data.sources.files import DataFile, RandomFile, as_stream, find_files, in_parallel, reading
@@ -68,6 +69,7 @@ class ArrowSource:
             for batch in batches:
                 if batch.num_rows:
                     batch = batch.select(names)
+                    batch = as_meant(batch, schema)
                     yield batch.replace_schema_metadata() if batch.schema.equals(schema) else batch.cast(schema)
 
 
@@ -75,10 +77,22 @@ def open_arrow(locations: Sequence[str], storage: StorageOptions) -> ArrowSource
     """Read the schemas of all files; refuse files that do not fit together."""
     files = find_files(locations, storage)
     opened = in_parallel(lambda file: _open(file, storage), files)
-    schema = require_same([(file.file.location, schema) for file, schema in opened])
+    schema = _with_categories(
+        require_same([(file.file.location, schema) for file, schema in opened]), [schema for _, schema in opened]
+    )
     if not any(file.batches for file, _ in opened):
         raise DataError(f"There are no rows in {', '.join(locations)}.", fix="Name Arrow files that hold rows.")
     return ArrowSource(", ".join(locations), schema, tuple(file for file, _ in opened), storage)
+
+
+def _with_categories(common: pa.Schema, schemas: Sequence[pa.Schema]) -> pa.Schema:
+    """Return the schema with a dictionary where any file has one: a category in one of them is one in all."""
+    for index, field in enumerate(common):
+        if any(pa.types.is_dictionary(schema.field(field.name).type) for schema in schemas):
+            values = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+            if not is_text(values):  # text is a category as it is
+                common = common.set(index, field.with_type(dictionary_type(values)))
+    return common
 
 
 def _open(file: DataFile, storage: StorageOptions) -> tuple[ArrowFile, pa.Schema]:

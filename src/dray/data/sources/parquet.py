@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from dray.data.features import as_meant
 from dray.data.parquet import Dataset, open_dataset, read_slices
 from dray.data.shards import Slice
 from dray.data.source import PIECE_BYTES, OnReject, Piece
@@ -60,6 +61,7 @@ class ParquetSource:
             if group.file == piece.name and piece.start <= group.row_group < piece.stop
         ]
         for _, batch in read_slices(groups, names, (), self.dataset.storage):
+            batch = as_meant(batch, schema)
             yield batch if batch.schema.equals(schema) else batch.cast(schema)
 
 

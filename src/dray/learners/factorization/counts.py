@@ -23,6 +23,8 @@ def count_numbers(numbers: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], Longs]:
         counted = pc.value_counts(pa.array(numbers))
         return counted.field("values").to_numpy(), counted.field("counts").to_numpy()
     # They lie close together: counting places is ten times faster than a hash table.
+    if numbers.dtype.kind == "i":  # a distance may be twice what a narrow type holds
+        numbers, low = numbers.astype(np.int64, copy=False), np.int64(low)
     counts = np.bincount((numbers - low).astype(np.int64, copy=False))
     used = np.flatnonzero(counts)
     return used.astype(numbers.dtype) + low, counts[used]

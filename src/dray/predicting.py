@@ -1,8 +1,8 @@
 """`dray predict`: stream a data set through a model, in this process or on workers.
 
 Columns are matched by name. A missing column or one of another kind is an error, an extra one is ignored, an unseen
-category counts as missing and is reported. A recommender gives each pair of user and item a score; who is unknown to it
-is scored by what is known, and counted.
+category or an infinite number counts as missing and is reported. A recommender gives each pair of user and item a
+score; users and items that it does not know are scored by what is known, and counted.
 """
 
 from __future__ import annotations
@@ -10,8 +10,9 @@ from __future__ import annotations
 import functools
 import os
 import time
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, get_args
 
 import pyarrow as pa
@@ -25,6 +26,7 @@ from dray.errors import ConfigError, DataError, ModelError, nearest
 from dray.ingesting.cache import PLAIN, Reading, as_parquet
 from dray.learners.factorization.model import FactorModel
 from dray.learners.xgboost_model import Model, Output
+from dray.learners.xgboost_outputs import has_vector_leaves
 from dray.recommending.opening import holds_recommender, open_recommender
 from dray.recommending.output_place import OutputPlace
 from dray.recommending.running import Runner, Where
@@ -49,6 +51,8 @@ class PredictResult:
     workers: int
     unseen: dict[str, int]
     """Rows by column whose value the model does not know: a category, a user, an item."""
+    infinite: dict[str, int] = field(default_factory=dict)
+    """Rows by column whose number is infinite, or too large for float32; it counted as missing."""
     model: ModelName = "xgboost"
 
     def to_json(self) -> dict[str, Any]:
@@ -108,6 +112,11 @@ def predict(
             "A multi:softmax model knows classes, no probabilities.",
             fix="Ask for --type class, or train with --objective multiclass.",
         )
+    if contributions and has_vector_leaves(loaded.booster):
+        raise ModelError(
+            "XGBoost has no contributions for trees that predict several numbers at once.",
+            fix="Leave out --contributions, or train without multi_strategy=multi_output_tree.",
+        )
     schema = output_schema(loaded, output, _kept_fields(keep, dataset), contributions=contributions)
     twice = {name for name in schema.names if schema.names.count(name) > 1}
     if twice:
@@ -139,9 +148,8 @@ def predict(
         output=absolute(out),
         files=len(files),
         workers=0 if crew.alone else len(shards),
-        unseen={
-            name: sum(report.unseen.get(name, 0) for report in reports) for report in reports for name in report.unseen
-        },
+        unseen=_added(report.unseen for report in reports),
+        infinite=_added(report.infinite for report in reports),
     )
 
 
@@ -193,6 +201,14 @@ def _score(
         unseen={name: count for name, count in unknown.items() if count},
         model="factorization",
     )
+
+
+def _added(parts: Iterable[dict[str, int]]) -> dict[str, int]:
+    """Add up the rows of each column."""
+    total: Counter[str] = Counter()
+    for part in parts:
+        total.update(part)
+    return dict(total)
 
 
 def _is_file(files: Sequence[tuple[Unit, str]], out: str) -> bool:

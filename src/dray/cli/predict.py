@@ -20,8 +20,8 @@ from dray.cli.output import duration, human, print_json, size
     "--type",
     "output",
     type=click.Choice(["probability", "class", "margin"]),
-    help="What to predict. Regression and ranking models predict their value for probability and class; recommenders "
-    "have scores only. [default: probability]",
+    help="What to predict. Regression and ranking models predict their value, or one a quantile, for probability and "
+    "class; recommenders have scores only. [default: probability]",
 )
 @click.option("--keep", metavar="COLUMN", multiple=True, help="Column of DATA to copy to the output; may be repeated.")
 @click.option("--contributions", is_flag=True, help="Add the SHAP contribution of every feature.")
@@ -48,8 +48,8 @@ def predict(
     DATA is Parquet, or anything that dray train takes: CSV, JSON, ... are copied into a cache as Parquet first, and the
     output has a file for each file of the copy.
 
-    Columns are matched by name: a missing one is an error, extra ones are ignored, an unseen category counts as
-    missing and is reported.
+    Columns are matched by name: a missing one is an error, extra ones are ignored, an unseen category or an
+    infinite number counts as missing and is reported.
 
     For a recommender DATA are pairs of user and item, in the columns that the run names; OUT has a score for each.
     Users and items that it does not know are scored by what is known (the mean and the other's bias; for events how
@@ -83,5 +83,7 @@ def predict(
         for name, count in result.unseen.items():
             rows = many(count, "rows")
             human(f'Warning: {rows} with a value of "{name}" that the model does not know; {treated}.')
+        for name, count in result.infinite.items():
+            human(f'Warning: {many(count, "rows")} with an infinite or too large "{name}"; it counted as missing.')
     if as_json:
         print_json(result.to_json())

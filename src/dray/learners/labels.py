@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -91,8 +93,21 @@ def choose_objective(label: Column, summary: LabelSummary, *, ranking: bool) -> 
     return SHORT_NAMES["regression"], f"the label is a number{hint}"
 
 
-def check_labels(label: Column, summary: LabelSummary, objective: str, *, ranking: bool) -> None:
-    """Raise unless these labels can be learned with this objective."""
+def has_exponential_gain(params: Mapping[str, Any]) -> bool:
+    """Say whether NDCG gains 2^relevance - 1, as by default, rather than the relevance itself."""
+    return str(params.get("ndcg_exp_gain", True)).lower() in ("true", "1")
+
+
+def check_labels(
+    label: Column,
+    summary: LabelSummary,
+    objective: str,
+    *,
+    ranking: bool,
+    params: Mapping[str, Any] = MappingProxyType({}),
+    may_be_constant: bool = False,
+) -> None:
+    """Raise unless these labels can be learned with this objective, or evaluated, where all may be the same."""
     name = label.name
     if ranking != objective.startswith("rank:"):
         if ranking:
@@ -109,18 +124,18 @@ def check_labels(label: Column, summary: LabelSummary, objective: str, *, rankin
             "(missing, NaN or infinite).",
             fix="Drop those rows or fill in the label before training.",
         )
-    if summary.minimum == summary.maximum:
+    if summary.minimum == summary.maximum and not may_be_constant:
         value = label.categories[int(summary.minimum)] if label.kind == "category" else f"{summary.minimum:g}"
         raise DataError(
             f'The label "{name}" is {value} in every row: there is nothing to learn.',
             fix="Check --label, and that the data holds every outcome.",
         )
-    if problem := _misfit(label, summary, objective):
+    if problem := _misfit(label, summary, objective, params):
         what, fix = problem
         raise DataError(f'The label "{name}" does not fit {objective}: {what}.', fix=fix)
 
 
-def _misfit(label: Column, summary: LabelSummary, objective: str) -> tuple[str, str] | None:
+def _misfit(label: Column, summary: LabelSummary, objective: str, params: Mapping[str, Any]) -> tuple[str, str] | None:
     span = f"it runs from {summary.minimum:g} to {summary.maximum:g}"
     if objective.startswith(("binary:", "reg:logistic")):
         if label.kind == "category" and len(label.categories) > 2:
@@ -138,6 +153,13 @@ def _misfit(label: Column, summary: LabelSummary, objective: str) -> tuple[str, 
         return "it is text", "Use --objective binary or multiclass, or give a numeric label."
     if objective.startswith("rank:") and summary.minimum < 0:
         return f"{span}, and relevance is never negative", "Shift the label so that 0 means irrelevant."
+    if objective == "rank:map" and not (summary.whole and summary.maximum <= 1):
+        return f"{span}, and relevance is 0 or 1 there", "Use --objective ranking, which takes degrees of relevance."
+    if objective == "rank:ndcg" and has_exponential_gain(params) and not (summary.whole and summary.maximum <= 31):
+        return (
+            f"{span}, and relevance is a whole number up to 31 there, because its gain is exponential",
+            "Give --param ndcg_exp_gain=false, or use --objective rank:pairwise.",
+        )
     if objective in ("count:poisson", "reg:tweedie") and summary.minimum < 0:
         return f"{span}, and must not be negative", "Use --objective regression, or drop those rows."
     if objective == "reg:gamma" and summary.minimum <= 0:
@@ -147,8 +169,34 @@ def _misfit(label: Column, summary: LabelSummary, objective: str) -> tuple[str, 
     return None
 
 
-def classes_in(label: Column, summary: LabelSummary, objective: str) -> int:
-    """Return the number of classes of a multi-class task, 0 for others."""
+def classes_in(label: Column, summary: LabelSummary, objective: str, known: int = 0) -> int:
+    """Return the number of classes of a multi-class task, 0 for others. A run that goes on has those it `known`."""
     if not objective.startswith("multi:"):
         return 0
-    return len(label.categories) if label.kind == "category" else int(summary.maximum) + 1
+    classes = len(label.categories) if label.kind == "category" else int(summary.maximum) + 1
+    if known and classes > known:
+        raise DataError(
+            f'The label "{label.name}" has a class that the earlier run did not know: {classes - 1}; it knows 0 to '
+            f"{known - 1}.",
+            fix="Train a new model instead of continuing, or drop those rows.",
+        )
+    return known or classes
+
+
+def check_eval_classes(label: Column, summary: LabelSummary, classes: int) -> None:
+    """Raise for a class of the evaluation set that training does not have."""
+    if classes and summary.maximum >= classes:
+        raise DataError(
+            f'The label "{label.name}" of the evaluation set has the class {summary.maximum:g}, and training has 0 to '
+            f"{classes - 1}.",
+            fix="Evaluate on the classes that were trained, or say how many there are: --param num_class=N.",
+        )
+
+
+def check_weights_add_up(sample: LabelSample, column: str | None) -> None:
+    """Raise when no row counts: XGBoost divides by the sum of the weights."""
+    if sample.weights is not None and len(sample.weights) and not sample.weights.any():
+        raise DataError(
+            f'The weight "{column}" is 0 in every row: there is nothing to learn.',
+            fix="Check --weight, or leave it out.",
+        )

@@ -26,8 +26,9 @@ from dray.learners.xgboost_errors import translated
 from dray.learners.xgboost_evaluation import Evaluation
 from dray.learners.xgboost_matrix import PASSES, Loaded, load
 from dray.learners.xgboost_model import Model
-from dray.learners.xgboost_params import is_better, samples_columns_or_rows
+from dray.learners.xgboost_params import samples_columns_or_rows
 from dray.retry import OnWait, no_word
+from dray.telemetry.metrics import is_better
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -43,12 +44,17 @@ def translated() -> Iterator[None]:
             ) from error
         if any(refusal in text for refusal in _REFUSALS):
             raise ConfigError(
-                f"XGBoost refuses a parameter: {_reason(text)}", fix="Change it under params or with --param."
+                f"XGBoost refuses a parameter: {reason(text)}", fix="Change it under params or with --param."
             ) from error
         raise
 
 
-def _reason(text: str) -> str:
-    """The first sentence, without the time and the place in XGBoost's source."""
-    first = next((line for line in text.splitlines() if line.strip()), text)
-    return first.rpartition(".cc:")[2].partition(": ")[2] or first
+def reason(text: str) -> str:
+    """XGBoost's first sentence, without the time, the place in its source and the condition that failed."""
+    first = next((line.strip() for line in text.splitlines() if line.strip()), text)
+    sentence = _PLACE.sub("", first)
+    return _CONDITION.sub("", sentence).strip() or sentence
+
+
+_PLACE = re.compile(r"^\[\d+:\d+:\d+\] \S+:\d+: ")
+_CONDITION = re.compile(r"^Check failed: .*?: (?=\S)")

@@ -87,11 +87,6 @@ class Model:
         return hashlib.sha256(json.dumps(canonical, sort_keys=True).encode()).hexdigest()
 
     @property
-    def booster_kind(self) -> str:
-        """gbtree or dart."""
-        return str(json.loads(self.booster.save_config())["learner"]["gradient_booster"]["name"])
-
-    @property
     def is_classifier(self) -> bool:
         return self.objective.startswith(("binary:", "multi:"))
 

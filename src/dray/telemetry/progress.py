@@ -11,6 +11,7 @@ from typing import Any
 
 from dray.telemetry.epochs import round_word
 from dray.telemetry.events import DRIVER, Event, Sample
+from dray.telemetry.metrics import is_better
 from dray.telemetry.worker_view import WorkerView
 
 PHASES = ("prepare", "start", "load", "train", "save")
@@ -18,7 +19,6 @@ COPY = "copy"
 """Of data that is not Parquet: what an ingest does as a part of "prepare"."""
 RECOVER = "recover"
 """Between the loss of a worker and the next round; takes the place of "train" meanwhile."""
-_HIGHER_IS_BETTER = ("auc", "aucpr", "map", "ndcg", "pre", "accuracy", "r2", "gini", "recall", "coverage")
 _COPYING = ("plan", "ingest")
 _RECENT_ROUNDS = 30
 _STALE_S = 5.0
@@ -344,7 +344,7 @@ class Progress:
 
     def _see(self, name: str, value: float, round_: int) -> None:
         best = self.best.get(name)
-        if best is None or (value > best.value if higher_is_better(name) else value < best.value):
+        if best is None or is_better(name, value, best.value):
             self.best[name] = Best(value, round_)
 
     def _forget_rounds_from(self, round_: int) -> None:
@@ -373,8 +373,3 @@ class Progress:
     def _on_run_failed(self, time: float, data: dict[str, Any]) -> None:
         self.failure, self.ended = (str(data.get("error") or ""), str(data.get("fix") or "")), time
         self.stopped = data.get("status") == "stopped"
-
-
-def higher_is_better(metric: str) -> bool:
-    """Whether a metric such as "eval-auc" or "eval-ndcg@10" improves upwards."""
-    return metric.rstrip("-").rpartition("-")[2].partition("@")[0] in _HIGHER_IS_BETTER

@@ -97,18 +97,6 @@ def agreed_bins(params: Mapping[str, Any], previous: Previous | None) -> int:
     return previous.bins
 
 
-def agreed_params(params: Mapping[str, Any], previous: Previous | None) -> dict[str, Any]:
-    """Return the parameters as asked; the kind of booster is that of the earlier run, which XGBoost would not say."""
-    if previous is None:
-        return dict(params)
-    kind = previous.model.booster_kind
-    if params.get("booster", kind) != kind:
-        raise ConfigError(
-            f"The earlier run has the booster {kind}, not {params['booster']}.", fix="Leave booster out, or train anew."
-        )
-    return dict(params) | {"booster": kind}
-
-
 def assign_roles(config: RunConfig, schema: pa.Schema, previous: Previous | None) -> Roles:
     """Give every column its role, or say which is missing."""
     assert config.label is not None  # a run file of this model has one

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dray.config.run_file import RunConfig
 from dray.learners.factorization.settings import explicit_settings, implicit_settings
-from dray.learners.xgboost_params import asked_objective, bins_of, check_params
+from dray.learners.xgboost_params import asked_objective, bins_of, check_objective, check_params
 
 
 def check_learner(config: RunConfig) -> None:
@@ -14,5 +14,7 @@ def check_learner(config: RunConfig) -> None:
         settings(config.params, config.rounds, config.seed)
         return
     check_params(config.params)
-    asked_objective(config.objective, config.params)
+    objective = asked_objective(config.objective, config.params)
+    if objective is not None and config.continue_from is None:  # else the earlier run has the rest of the parameters
+        check_objective(config.params, objective)
     bins_of(config.params)

@@ -22,15 +22,26 @@ from dray.data.scan import Found
 from dray.data.shards import Unit, deal
 from dray.data.split import Split
 from dray.errors import ConfigError, DataError
-from dray.learners.labels import LabelSample, LabelSummary, check_labels, choose_objective, classes_in
+from dray.learners.labels import (
+    LabelSample,
+    LabelSummary,
+    check_eval_classes,
+    check_labels,
+    check_weights_add_up,
+    choose_objective,
+    classes_in,
+)
 from dray.learners.xgboost import Outcome, Task, conclude
+from dray.learners.xgboost_constraints import by_position
 from dray.learners.xgboost_intercept import intercept
-from dray.learners.xgboost_params import asked_objective, broken_promise, check_constraints, complete
+from dray.learners.xgboost_metrics import check_metric_labels
+from dray.learners.xgboost_outputs import going_on
+from dray.learners.xgboost_params import asked_objective, broken_promise, class_count, complete
+from dray.learners.xgboost_rehearsal import rehearse
 from dray.training.agree import (
     Previous,
     Roles,
     agreed_bins,
-    agreed_params,
     assign_roles,
     check_eval_schema,
     cuts_as_table,
@@ -60,8 +71,9 @@ class Training(RunSteps):
         previous = read_previous(config.continue_from, self.storage) if config.continue_from else None
         train_data = self.open_data(config.data, lambda schema: assign_roles(config, schema, previous))
         roles = assign_roles(config, train_data.schema, previous)
-        bins, params = agreed_bins(config.params, previous), agreed_params(config.params, previous)
-        check_constraints(config.params, [feature.name for feature in roles.features])
+        bins = agreed_bins(config.params, previous)
+        asked = asked_objective(config.objective, config.params) if previous is None else previous.model.objective
+        rehearse(self._given(previous), asked, roles.features, ranking=roles.group is not None)
         eval_data = None
         if config.eval:
             check_eval = functools.partial(check_eval_schema, roles)
@@ -95,7 +107,7 @@ class Training(RunSteps):
             self.telemetry.emit("phase", name="load")
             master, preparation = self._rows(crew, roles, train_data, eval_data, columns, bins, previous)
             loads = master.load()
-            task, reason = self._task(params, preparation, loads, previous)
+            task, reason = self._task(preparation, loads, previous)
             self.telemetry.emit(
                 "decided",
                 workers=0 if crew.alone else len(crew.ready),
@@ -153,11 +165,7 @@ class Training(RunSteps):
         return crew.run("scan", [(share, categories, roles.group, self.storage) for share in shares])
 
     def _task(
-        self,
-        asked_params: dict[str, Any],
-        preparation: Preparation,
-        loads: Sequence[LoadReport],
-        previous: Previous | None,
+        self, preparation: Preparation, loads: Sequence[LoadReport], previous: Previous | None
     ) -> tuple[Task, str]:
         config, label, ranking = self.config, preparation.label, preparation.group is not None
         summary = LabelSummary.merge(load.labels for load in loads)
@@ -173,16 +181,19 @@ class Training(RunSteps):
             objective, reason = asked, "as asked"
         else:
             objective, reason = choose_objective(label, summary, ranking=ranking)
-        check_labels(label, summary, objective, ranking=ranking)
-        evaluate = self._check_eval(preparation, loads, objective)
+        given = self._given(previous)
+        check_labels(label, summary, objective, ranking=ranking, params=given)
         params = complete(
-            asked_params | {"max_bin": preparation.bins},
+            by_position(given, preparation.features) | {"max_bin": preparation.bins},
             objective=objective,
-            classes=classes_in(label, summary, objective),
+            classes=classes_in(label, summary, objective, 0 if previous is None else class_count(given)),
             seed=config.seed,
         )
+        evaluate = self._check_eval(preparation, loads, params)
+        sample = LabelSample.merge(load.label_sample for load in loads)
+        check_weights_add_up(sample, preparation.weight)
         if previous is None and "base_score" not in params:
-            params["base_score"] = intercept(params, LabelSample.merge(load.label_sample for load in loads))
+            params["base_score"] = intercept(params, sample)
         return Task(
             params=params,
             objective=objective,
@@ -193,7 +204,11 @@ class Training(RunSteps):
             before=0 if previous is None else previous.model.booster.num_boosted_rounds(),
         ), reason
 
-    def _check_eval(self, preparation: Preparation, loads: Sequence[LoadReport], objective: str) -> bool:
+    def _given(self, previous: Previous | None) -> dict[str, Any]:
+        """The parameters as given, with what stays as it was in the earlier run."""
+        return dict(self.config.params) if previous is None else going_on(self.config.params, previous.model.booster)
+
+    def _check_eval(self, preparation: Preparation, loads: Sequence[LoadReport], params: dict[str, Any]) -> bool:
         """Say whether there is an evaluation set; its labels must be as good as those of the training data."""
         asked = self.config.eval or self.config.eval_fraction is not None
         summaries = [load.eval_labels for load in loads if load.eval_labels is not None]
@@ -201,11 +216,11 @@ class Training(RunSteps):
             return False
         if not summaries:
             raise DataError("No row went to the evaluation set.", fix="Use a larger --eval-fraction.")
-        summary = LabelSummary.merge(summaries)
-        if summary.minimum != summary.maximum:  # one outcome only is odd, yet evaluation works
-            check_labels(preparation.label, summary, objective, ranking=preparation.group is not None)
-        elif summary.missing:
-            raise DataError("The evaluation set has rows without a label.", fix="Drop those rows.")
+        label, objective, summary = preparation.label, params["objective"], LabelSummary.merge(summaries)
+        ranking = preparation.group is not None  # one outcome only is odd, yet evaluation works
+        check_labels(label, summary, objective, ranking=ranking, params=params, may_be_constant=True)
+        check_eval_classes(label, summary, class_count(params))
+        check_metric_labels(label.name, summary, objective, params["eval_metric"], params)
         unseen = {name: sum(load.unseen.get(name, 0) for load in loads) for load in loads for name in load.unseen}
         for name, count in unseen.items():
             self.telemetry.emit(

@@ -21,6 +21,7 @@ from dray.data.parquet import read_slices
 from dray.data.shards import Slice, Unit
 from dray.data.stream import ahead
 from dray.learners.xgboost_model import Model, Output
+from dray.learners.xgboost_outputs import Outputs
 from dray.retry import OnWait, no_word
 from dray.storage import StorageOptions, write_atomically
 
@@ -43,6 +44,8 @@ class PredictJob:
 class PredictReport:
     rows: int
     unseen: dict[str, int]
+    infinite: dict[str, int]
+    """Rows by column whose number counted as missing."""
 
 
 def predict_files(
@@ -56,23 +59,25 @@ def predict_files(
     model = Model.from_bytes(job.model, job.origin)
     model.use_threads(threads)
     encoder = Encoder(model.features)
+    infinite: Counter[str] = Counter()
     rows = 0
     for slices, destination in files:
 
         def write(stream: pa.NativeFile, slices: Unit = slices) -> None:
             with pq.ParquetWriter(stream, job.schema) as writer:
-                for table in _row_groups(job, model, encoder, slices, on_rows, on_wait):
+                for table in _row_groups(job, model, encoder, infinite, slices, on_rows, on_wait):
                     writer.write_table(table, row_group_size=table.num_rows)
 
         write_atomically(destination, job.storage, write)
         rows += sum(piece.rows for piece in slices)
-    return PredictReport(rows, dict(Counter(encoder.unseen)))
+    return PredictReport(rows, dict(encoder.unseen), dict(infinite))
 
 
 def _row_groups(
     job: PredictJob,
     model: Model,
     encoder: Encoder,
+    infinite: Counter[str],
     slices: Unit,
     on_rows: Callable[[int], None],
     on_wait: OnWait,
@@ -80,7 +85,8 @@ def _row_groups(
     """Yield one table of predictions for each row group of the input."""
     categories = [feature.name for feature in model.features if feature.kind == "category"]
     columns = list(dict.fromkeys([*encoder.names, *job.keep]))
-    batches = ahead(_encoded(read_slices(slices, columns, categories, job.storage, on_wait), encoder, job.keep))
+    raw = read_slices(slices, columns, categories, job.storage, on_wait)
+    batches = ahead(_encoded(raw, encoder, infinite, job.keep))
     for _, parts in groupby(batches, key=lambda part: part[0].row_group):
         tables = []
         for _, kept, matrix in parts:
@@ -92,10 +98,28 @@ def _row_groups(
 
 
 def _encoded(
-    batches: Iterator[tuple[Slice, pa.RecordBatch]], encoder: Encoder, keep: Sequence[str]
+    batches: Iterator[tuple[Slice, pa.RecordBatch]], encoder: Encoder, infinite: Counter[str], keep: Sequence[str]
 ) -> Iterator[tuple[Slice, list[pa.Array], npt.NDArray[np.float32]]]:
     for piece, batch in batches:
-        yield piece, [batch.column(name) for name in keep], encoder.matrix(batch)
+        matrix = encoder.matrix(batch)
+        infinite.update(_drop_infinite(matrix, encoder.names))
+        yield piece, [batch.column(name) for name in keep], matrix
+
+
+def _drop_infinite(matrix: npt.NDArray[np.float32], names: Sequence[str]) -> dict[str, int]:
+    """Make missing what no training row can hold: infinities and the largest float32. Return how many, by column.
+
+    Training refuses them, so no tree knows on which side they belong.
+    """
+    beyond = matrix >= _LARGEST
+    beyond |= matrix == -np.inf
+    if not beyond.any():
+        return {}
+    matrix[beyond] = np.nan
+    return {names[column]: int(count) for column, count in enumerate(beyond.sum(axis=0)) if count}
+
+
+_LARGEST = np.finfo(np.float32).max
 
 
 def _predictions(job: PredictJob, model: Model, matrix: npt.NDArray[np.float32]) -> list[pa.Array]:
@@ -113,11 +137,9 @@ def _predictions(job: PredictJob, model: Model, matrix: npt.NDArray[np.float32])
 
 def output_schema(model: Model, output: Output, keep: Sequence[pa.Field], *, contributions: bool) -> pa.Schema:
     """Name the columns of the output: `prediction`, one a class where there are several, contributions after."""
-    names = model.class_names()
-    classes = _classes_of(model)
-    suffixes = [f"_{names[index] if names else index}" for index in range(classes)] if classes > 1 else [""]
+    suffixes = _suffixes(model)
     if output == "class" and model.is_classifier:
-        fields = [pa.field("prediction", pa.string() if names else pa.int32())]
+        fields = [pa.field("prediction", pa.string() if model.class_names() else pa.int32())]
     else:
         fields = [pa.field(f"prediction{suffix}", pa.float32()) for suffix in suffixes]
     if contributions:
@@ -129,9 +151,12 @@ def output_schema(model: Model, output: Output, keep: Sequence[pa.Field], *, con
     return pa.schema([*keep, *fields])
 
 
-def _classes_of(model: Model) -> int:
-    """Columns that a prediction has; a model that answers with the class itself has one."""
-    if model.objective == "multi:softmax" or not model.objective.startswith("multi:"):
-        return 1
-    probe = np.full((1, len(model.features)), np.nan, dtype=np.float32)
-    return int(np.atleast_2d(model.predict(probe, "margin")).shape[1])
+def _suffixes(model: Model) -> list[str]:
+    """What tells the columns of a prediction apart: classes by name or number, quantiles as q0.9; one has none."""
+    outputs = Outputs.of(model.booster)
+    if len(outputs.quantiles) > 1:
+        return [f"_q{quantile:.9g}" for quantile in outputs.quantiles]
+    names = model.class_names()
+    if outputs.classes > 1:
+        return [f"_{names[index] if names else index}" for index in range(outputs.classes)]
+    return [""]

@@ -9,10 +9,10 @@ from dray.learners.xgboost_params import (
     asked_objective,
     bins_of,
     broken_promise,
+    check_objective,
     check_params,
     complete,
-    is_better,
-    metrics_for,
+    samples_columns_or_rows,
 )
 
 
@@ -95,27 +95,100 @@ def test_more_classes_than_seen_may_be_asked_for_but_not_fewer() -> None:
         complete({"num_class": 3}, objective="multi:softprob", classes=4, seed=0)
 
 
-def test_metrics_may_be_a_list_or_a_text_and_keep_their_order() -> None:
-    assert metrics_for("binary:logistic", "logloss, auc") == ["logloss", "auc"]
-    assert metrics_for("binary:logistic", ["error@0.7", "auc"]) == ["error@0.7", "auc"]
-    assert metrics_for("rank:ndcg", None) == ["ndcg@10"]
-    assert metrics_for("count:poisson", None) == ["mae", "rmse"]
+@pytest.mark.parametrize(
+    ("params", "words"),
+    [
+        ({"learning_rate": 0}, "greater than 0"),
+        ({"eta": float("nan")}, '"eta" is nan'),
+        ({"lambda": float("inf")}, '"lambda" is inf'),
+        ({"base_score": [0.1, float("nan")]}, "base_score"),
+        ({"subsample": 0}, "at most 1"),
+        ({"colsample_bytree": "0"}, "greater than 0 and at most 1"),
+        ({"tweedie_variance_power": 1}, "less than 2"),
+        ({"tweedie_variance_power": 2}, "less than 2"),
+        ({"huber_slope": -1}, "greater than 0"),
+        ({"scale_pos_weight": 0}, "greater than 0"),
+        ({"lambdarank_num_pair_per_sample": -3}, "at least 1"),
+        ({"eta": 0.1, "learning_rate": 0.2}, "one parameter"),
+        ({"lambda": 1, "reg_lambda": 2}, "one parameter"),
+        ({"eval_metric": "aucc"}, 'Did you mean "auc"'),
+        ({"eval_metric": ["auc", 3]}, 'no metric "3"'),
+        ({"quantile_alpha": []}, "between 0 and 1"),
+        ({"quantile_alpha": 1}, "between 0 and 1"),
+        ({"quantile_alpha": [0.1, 2]}, "between 0 and 1"),
+        ({"quantile_alpha": [0.1, 0.1]}, "different numbers"),
+        ({"quantile_alpha": ["a"]}, "between 0 and 1"),
+    ],
+)
+def test_values_that_xgboost_would_take_and_make_nonsense_of_are_refused(params: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        check_params(params)
+
+
+def test_a_parameter_that_is_none_is_not_given() -> None:
+    check_params({"subsample": None, "max_depth": None, "quantile_alpha": None})
+    params = complete({"subsample": None, "quantile_alpha": None}, objective="binary:logistic", classes=0, seed=0)
+    assert "subsample" not in params and "quantile_alpha" not in params
+    assert broken_promise({"subsample": None}, "binary:logistic") is None
+    assert not samples_columns_or_rows({"subsample": None})
+    assert samples_columns_or_rows({"colsample_bynode": "0.5"})
 
 
 @pytest.mark.parametrize(
-    "metric",
-    ["eval-auc", "eval-aucpr", "eval-ndcg@10", "eval-ndcg", "eval-map@5", "eval-ndcg@5-", "eval-map-", "eval-pre@3"],
+    ("objective", "params", "words"),
+    [
+        ("binary:logistic", {"num_class": 3}, '"num_class" is for multi:softprob, multi:softmax'),
+        ("binary:logistic", {"num_class": "x"}, "num_class is 'x'"),
+        ("multi:softprob", {"num_class": "x"}, "num_class is 'x'"),
+        ("reg:squarederror", {"quantile_alpha": 0.9}, '"quantile_alpha" is for reg:quantileerror'),
+        ("reg:quantileerror", {}, "which quantile"),
+        ("reg:gamma", {"tweedie_variance_power": 1.2}, '"tweedie_variance_power" is for reg:tweedie'),
+        ("reg:squarederror", {"huber_slope": 2}, '"huber_slope" is for reg:pseudohubererror'),
+        ("binary:logistic", {"lambdarank_pair_method": "topk"}, "is for rank:ndcg, rank:pairwise, rank:map"),
+        ("reg:squarederror", {"aft_loss_distribution": "normal"}, "survival analysis"),
+        ("binary:logistic", {"base_score": 2}, "between 0 and 1"),
+        ("reg:logistic", {"base_score": 0}, "between 0 and 1"),
+        ("reg:tweedie", {"base_score": -1}, "positive"),
+        ("reg:squarederror", {"base_score": "half"}, "must be one number"),
+        ("reg:squarederror", {"base_score": [1, 2]}, "must be one number"),
+        ("multi:softprob", {"base_score": [1, 2], "num_class": 3}, "one number or 3"),
+        ("binary:logistic", {"eval_metric": "mlogloss"}, "says nothing about binary:logistic"),
+    ],
 )
-def test_more_is_better_for_scores(metric: str) -> None:
-    assert is_better(metric, 0.8, 0.7) and not is_better(metric, 0.7, 0.8) and not is_better(metric, 0.7, 0.7)
+def test_parameters_of_another_objective_are_refused(objective: str, params: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError, match=words):
+        check_objective(params, objective)
 
 
 @pytest.mark.parametrize(
-    "metric",
-    ["eval-logloss", "eval-error@0.5", "eval-rmse", "eval-mape", "eval-tweedie-nloglik@1.5", "eval-poisson-nloglik"],
+    ("objective", "params"),
+    [
+        ("binary:logistic", {"num_class": 1, "base_score": 0.3}),
+        ("multi:softprob", {"num_class": 3, "base_score": [0.1, 0.2, 0.3]}),
+        ("multi:softprob", {"base_score": [0.1, 0.2, 0.3]}),
+        ("reg:squarederror", {"quantile_alpha": 0.9, "eval_metric": "quantile"}),
+        ("reg:squarederror", {"huber_slope": 2, "eval_metric": ["mphe"], "base_score": -3}),
+        ("rank:pairwise", {"ndcg_exp_gain": False}),
+        ("reg:quantileerror", {"quantile_alpha": [0.1, 0.9], "base_score": [1, 2]}),
+    ],
 )
-def test_less_is_better_for_losses(metric: str) -> None:
-    assert is_better(metric, 0.7, 0.8) and not is_better(metric, 0.8, 0.7) and not is_better(metric, 0.7, 0.7)
+def test_parameters_of_the_objective_or_its_metric_pass(objective: str, params: dict[str, Any]) -> None:
+    check_objective(params, objective)
+
+
+@pytest.mark.parametrize("given", [[0.1, 0.5], (0.1, 0.5), "0.1,0.5", "[0.1, 0.5]", "(0.1,0.5)"])
+def test_several_quantiles_may_be_written_in_any_way(given: Any) -> None:
+    params = complete({"quantile_alpha": given}, objective="reg:quantileerror", classes=0, seed=0)
+    assert params["quantile_alpha"] == [0.1, 0.5]
+
+
+def test_an_objective_that_does_not_exist_names_the_nearest() -> None:
+    with pytest.raises(ConfigError, match='no objective "reg:squareerror". Did you mean "reg:squarederror"'):
+        asked_objective("reg:squareerror", {})
+    with pytest.raises(ConfigError, match="not supported yet"):
+        asked_objective("survival:cox", {})
+    with pytest.raises(ConfigError, match='no objective "5"'):
+        asked_objective(None, {"objective": 5})
 
 
 @pytest.mark.parametrize(

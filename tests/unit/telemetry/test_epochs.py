@@ -9,7 +9,8 @@ import pytest
 from dray.telemetry.epochs import describe_divergence, describe_epoch, describe_events, round_word
 from dray.telemetry.events import Event
 from dray.telemetry.format import brief
-from dray.telemetry.progress import Progress, higher_is_better
+from dray.telemetry.metrics import higher_is_better
+from dray.telemetry.progress import Progress
 
 EPOCH: dict[str, Any] = {
     "round": 3,

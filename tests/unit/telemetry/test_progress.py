@@ -8,7 +8,7 @@ import pytest
 
 from dray.telemetry.events import DRIVER, Event, Sample
 from dray.telemetry.format import clock, count, duration, size, sparkline
-from dray.telemetry.progress import Progress, higher_is_better
+from dray.telemetry.progress import Progress
 
 
 def after(*steps: tuple[float, str, dict[str, object]]) -> Progress:
@@ -63,14 +63,6 @@ def test_the_best_of_a_metric_is_the_largest_or_the_smallest_by_its_name() -> No
     assert (progress.best["eval-auc"].value, progress.best["eval-auc"].round) == (0.9, 2)
     assert (progress.best["eval-rmse"].value, progress.best["eval-rmse"].round) == (0.3, 2)
     assert progress.metrics == {"eval-auc": 0.8, "eval-rmse": 0.4}
-
-
-@pytest.mark.parametrize(
-    ("name", "higher"),
-    [("eval-auc", True), ("eval-ndcg@10", True), ("eval-map@5-", True), ("eval-logloss", False), ("eval-mape", False)],
-)
-def test_the_direction_of_a_metric(name: str, higher: bool) -> None:
-    assert higher_is_better(name) is higher
 
 
 def test_the_time_of_each_phase_adds_up() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from dray.config.run_file import RunConfig
 from dray.learners.xgboost import Round
 from dray.telemetry.events import Telemetry
+from dray.telemetry.metrics import is_better
 from dray.training.factorization.alternation import Alternation
 from dray.training.factorization.copier import Copier, Stand
 from dray.training.factorization.copies import Copy, from_bytes, tokens
@@ -19,7 +20,6 @@ from dray.training.factorization.measuring import (
     TestPart,
     counts_of,
     deciding,
-    is_better,
     popularity_metrics,
     ranking_metrics,
 )
@@ -128,7 +128,7 @@ class Course:
 
     def _improves(self, rounds: Sequence[Round], best: int) -> bool:
         values = {done.round: done.metrics[self._metric] for done in rounds}
-        return is_better(self._config.kind, values[rounds[-1].round], values[best])
+        return is_better(self._metric, values[rounds[-1].round], values[best])
 
     def _is_over(self) -> bool:
         stand, patience = self._stand, self._config.early_stop

@@ -98,7 +98,3 @@ def counts_of(quality: RankingQuality) -> dict[str, int]:
 def deciding(kind: str, ks: Sequence[int]) -> str:
     """The metric that tells when to stop."""
     return "eval-rmse" if kind == "explicit" else f"eval-ndcg@{ks[0]}"
-
-
-def is_better(kind: str, value: float, than: float) -> bool:
-    return value < than if kind == "explicit" else value > than

@@ -18,7 +18,7 @@ from dray.telemetry.run_directory import RunDirectory, open_resumable
 from dray.training.conduct import conduct
 from dray.training.keeper import as_standing
 from dray.training.outcome import Result
-from dray.training.run_steps import describe_data, reading
+from dray.training.run_steps import reading
 from dray.training.train import LEARNERS, versions
 from dray.training.trained_on import DATA
 
@@ -61,15 +61,13 @@ def _refuse_changed_data(run: RunDirectory, config: RunConfig, storage: StorageO
     if not run.exists(DATA):  # it ended before it had looked at any
         return
     before = run.read_json(DATA)
-    opened = [
-        open_dataset(as_parquet(locations, storage, reading(config), silence), storage) if locations else None
-        for locations in (config.data, config.eval)
-    ]
-    assert opened[0] is not None  # a run has data
-    now = describe_data(opened[0], opened[1])
-    for role, contents in now.items():
-        was = {name: (rows, size) for name, rows, size in before[role]}
-        found = {name: (rows, size) for name, rows, size in contents}
+    for role, locations in (("train", config.data), ("eval", config.eval)):
+        parquet = as_parquet(locations, storage, reading(config), silence) if locations else ()
+        contents = open_dataset(parquet, storage).contents if parquet else ()
+        # A copy is named by what it was made from. Runs of 0.1 named it otherwise: of theirs, the files are compared.
+        named_anew = "version" not in before and parquet != tuple(locations)
+        was = {_name(name, named_anew): (rows, size) for name, rows, size in before[role]}
+        found = {_name(name, named_anew): (rows, size) for name, rows, size in contents}
         for name in sorted(was.keys() | found.keys()):
             if was.get(name) != found.get(name):
                 change = "is gone" if name not in found else "is new" if name not in was else "has changed"
@@ -77,6 +75,10 @@ def _refuse_changed_data(run: RunDirectory, config: RunConfig, storage: StorageO
                     f"The data is not what it was when the run began: {name} {change}.",
                     fix="Put it back as it was, or train anew.",
                 )
+
+
+def _name(file: str, within_copy: bool) -> str:
+    return file.rpartition("/")[2] if within_copy else file
 
 
 def _changed_versions(before: Mapping[str, str], model: ModelName) -> list[str]:

@@ -52,18 +52,16 @@ class RunSteps:
         check(dataset.schema)
         return dataset
 
-    def note_data(
-        self, train_data: Dataset, eval_data: Dataset | None, earlier: Sequence[TrainedOn] | None = None
-    ) -> None:
-        """Note down what the data is, for `dray resume` to compare, and what the model was trained on `earlier`.
-
-        Refuses to evaluate on rows that it was trained on then; where that cannot be known, it is told.
-        """
+    def check_held_out(self, train_data: Dataset, eval_data: Dataset | None, earlier: Sequence[TrainedOn]) -> None:
+        """Refuse to evaluate on rows that the model was trained on before; say so where that cannot be known."""
         evaluation, how = () if eval_data is None else eval_data.contents, held_out(self.config.model_dump())
-        if earlier is not None and (how is not None or evaluation):
-            known_to_be_new = require_held_out(earlier, train_data.contents, how, evaluation)
-            if not known_to_be_new:
-                self.telemetry.emit("warning", message=UNKNOWN, fix="The metrics are honest only if they do not.")
+        if how is None and not evaluation:
+            return
+        if not require_held_out(earlier, train_data.contents, how, evaluation):
+            self.telemetry.emit("warning", message=UNKNOWN, fix="The metrics are honest only if they do not.")
+
+    def note_data(self, train_data: Dataset, eval_data: Dataset | None, earlier: Sequence[TrainedOn] = ()) -> None:
+        """Note down what the data is, for `dray resume` to compare, and what the model was trained on before."""
         if not self.directory.exists(DATA):
             seen = {"earlier": [run.to_json() for run in earlier]} if earlier else {}
             self.directory.write_json(DATA, describe_data(train_data, eval_data) | seen)

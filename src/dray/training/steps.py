@@ -78,7 +78,9 @@ class Training(RunSteps):
         if config.eval:
             check_eval = functools.partial(check_eval_schema, roles)
             eval_data = self.open_data(config.eval, check_eval)
-        self.note_data(train_data, eval_data, None if previous is None else previous.trained_on)
+        if previous is not None:
+            self.check_held_out(train_data, eval_data, previous.trained_on)
+        self.note_data(train_data, eval_data, () if previous is None else previous.trained_on)
         least = config.workers.min if isinstance(config.workers, WorkerRange) else config.workers
         if isinstance(least, int) and roles.group is None:
             deal(units_of(train_data, roles, []), max(1, least))  # too few row groups: say it now

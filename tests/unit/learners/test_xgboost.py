@@ -147,8 +147,15 @@ def test_a_member_without_evaluation_rows_takes_part(
     assert ring[0].eval_rows == 0
 
 
-def test_early_stopping_is_decided_once_for_all(dataset: Dataset, processes: ProcessPoolExecutor) -> None:
-    case = Case(dataset, "binary", Split(0.3, 1), rounds=60, early_stop=3, params={"eta": 1.0, "max_depth": 6})
+STOPS_EARLY = {"eta": 1.0, "max_depth": 6}
+DART = {"booster": "dart", "rate_drop": 0.4}
+
+
+@pytest.mark.parametrize("params", [STOPS_EARLY, STOPS_EARLY | DART], ids=["gbtree", "dart"])
+def test_early_stopping_is_decided_once_for_all(
+    dataset: Dataset, processes: ProcessPoolExecutor, params: dict[str, Any]
+) -> None:
+    case = Case(dataset, "binary", Split(0.3, 1), rounds=60, early_stop=3, params=params)
     alone = case.alone()
     ring = train_ring(processes, case.preparation, case.shards(2), case.task)
     outcome = outcome_of(alone)
@@ -157,8 +164,11 @@ def test_early_stopping_is_decided_once_for_all(dataset: Dataset, processes: Pro
     assert outcome_of(ring[0]).digest == outcome.digest
 
 
-def test_after_early_stopping_the_model_and_its_metrics_are_those_of_the_best_round(dataset: Dataset) -> None:
-    case = Case(dataset, "binary", Split(0.3, 1), rounds=60, early_stop=3, params={"eta": 1.0, "max_depth": 6})
+@pytest.mark.parametrize("params", [STOPS_EARLY, STOPS_EARLY | DART], ids=["gbtree", "dart"])
+def test_after_early_stopping_the_model_and_its_metrics_are_those_of_the_best_round(
+    dataset: Dataset, params: dict[str, Any]
+) -> None:
+    case = Case(dataset, "binary", Split(0.3, 1), rounds=60, early_stop=3, params=params)
     stopped = case.alone()
     outcome = outcome_of(stopped)
     assert outcome.metrics == curves(stopped)[outcome.best_round - 1]

@@ -53,7 +53,9 @@ class FactorTraining(RunSteps):
         rule = _rule(config)
         train_data = self._open(config.data, rule)
         eval_data = self._open(config.eval, rule) if config.eval else None
-        self.note_data(train_data, eval_data, None if previous is None else previous.trained_on)
+        if previous is not None and config.kind == "explicit":  # lists are never judged by pairs that were trained on
+            self.check_held_out(train_data, eval_data, previous.trained_on)
+        self.note_data(train_data, eval_data, () if previous is None else previous.trained_on)
         emit(
             "data",
             rows=train_data.rows,

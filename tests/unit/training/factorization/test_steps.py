@@ -295,6 +295,30 @@ def test_a_run_goes_on_as_what_it_is(data: str, change: dict[str, Any], what: st
     assert not Path("second").exists()
 
 
+def test_rows_that_the_earlier_run_was_trained_on_are_not_evaluated_on(data: str, table: pa.Table) -> None:
+    first = fit(EXPLICIT, data=data, out="first")
+    with pytest.raises(ConfigError, match="was trained on all of it"):
+        fit(EXPLICIT, data=data, continue_from=first.directory, eval_fraction=0.2, out="second")
+    new_users = table.set_column(0, "u", pa.array([f"new {user}" for user in table["u"].to_pylist()]))
+    other = write(Path("other.parquet"), new_users)
+    result = fit(EXPLICIT, data=other, continue_from=first.directory, eval_fraction=0.2, out="second")
+    assert any("not known whether the evaluation rows are new" in warning for warning in result.warnings)
+
+
+def test_lists_of_events_are_judged_by_pairs_that_no_run_was_trained_on(data: str) -> None:
+    first = fit(IMPLICIT, data=data, out="first")
+    with pytest.raises(DataError, match="No pair is left to evaluate on"):
+        fit(IMPLICIT, data=data, continue_from=first.directory, eval_fraction=0.2, out="second")
+
+
+def test_the_same_rows_are_held_out_again(data: str) -> None:
+    first = fit(EXPLICIT, data=data, eval_fraction=0.2, seed=5, out="first")
+    with pytest.raises(ConfigError, match=r"--eval-fraction 0\.2 --seed 5"):
+        fit(EXPLICIT, data=data, continue_from=first.directory, eval_fraction=0.2, seed=6, out="second")
+    more = fit(EXPLICIT, data=data, continue_from=first.directory, eval_fraction=0.2, seed=5, out="second")
+    assert not [warning for warning in more.warnings if "not known" in warning]
+
+
 def interrupted_at(method: str, calls: int) -> FactorGroup:
     """A group in which a signal comes when worker 1 is called for the nth time."""
     group, counted = FactorGroup(), 0

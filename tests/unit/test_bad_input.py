@@ -228,6 +228,68 @@ def test_weights_that_are_none(refused: Refused, value: float | None) -> None:
     refused([*TRAIN, "--weight", "weight"], '"weight"', "1 rows")
 
 
+@pytest.mark.parametrize("objective", ["binary", "reg:absoluteerror", "count:poisson"])
+def test_weights_that_are_zero_in_every_row(refused: Refused, objective: str) -> None:
+    write(small(weight=[0.0] * 300))
+    refused([*TRAIN, "--weight", "weight", "--objective", objective], '"weight" is 0 in every row')
+
+
+def test_weights_that_are_zero_in_every_row_of_the_evaluation_set(refused: Refused) -> None:
+    write(small(weight=[1.0] * 300))
+    datasets.write(Path("eval"), small(weight=[0.0] * 300))
+    refused([*TRAIN, "--weight", "weight", "--eval", "eval"], "0 in every row of the evaluation set")
+
+
+@pytest.mark.parametrize(
+    ("objective", "relevance", "words"),
+    [
+        ("ranking", [0, 32], "a whole number up to 31"),
+        ("ranking", [0, 0.5], "a whole number up to 31"),
+        ("rank:map", [0, 2], "relevance is 0 or 1"),
+    ],
+)
+def test_relevance_that_does_not_fit(refused: Refused, objective: str, relevance: list[float], words: str) -> None:
+    write(small(label=relevance * 150, query=[index // 10 for index in range(300)]))
+    told = refused([*TRAIN, "--group", "query", "--objective", objective], words)
+    assert objective == "rank:map" or "ndcg_exp_gain=false" in told
+
+
+def test_a_class_that_only_the_evaluation_set_has(refused: Refused) -> None:
+    write(small(label=[index % 3 for index in range(300)]))
+    datasets.write(Path("eval"), small(label=[index % 5 for index in range(300)]))
+    refused([*TRAIN, "--objective", "multiclass", "--eval", "eval"], "has the class 4", "training has 0 to 2")
+    datasets.write(Path("other"), small(label=[7] * 300))
+    write(small())
+    refused([*TRAIN, "--eval", "other"], "runs from 7 to 7")
+
+
+@pytest.mark.parametrize(
+    ("metric", "words"),
+    [
+        ("aucc", 'Did you mean "auc"?'),
+        ("mlogloss", "says nothing about binary:logistic"),
+        ("ndcg@5", "says nothing about binary:logistic"),
+        ("tweedie-nloglik@3", "variance power between 1 and 2"),
+    ],
+)
+def test_metrics_that_cannot_be(refused: Refused, metric: str, words: str) -> None:
+    write(small())
+    refused([*TRAIN, "--eval-fraction", "0.3", "--param", f"eval_metric={metric}"], words)
+
+
+def test_an_unknown_metric_is_refused_before_the_data_is_looked_at(refused: Refused) -> None:
+    refused(["train", "nowhere", "--label", "y", "--param", "eval_metric=aucc"], 'no metric "aucc"')
+    refused(["train", "nowhere", "--label", "y", "--objective", "reg:gama"], 'Did you mean "reg:gamma"?')
+    quantile = ["train", "nowhere", "--label", "y", "--objective", "reg:quantileerror"]
+    refused(quantile, "which quantile", "quantile_alpha=0.9")
+    refused([*quantile, "--param", "quantile_alpha=[0.1,2]"], "between 0 and 1")
+
+
+def test_the_area_under_the_curve_of_a_regression(refused: Refused) -> None:
+    write(small(label=[float(index) for index in range(300)]))
+    refused([*TRAIN, "--eval-fraction", "0.3", "--param", "eval_metric=auc"], "labels from 0 to 1")
+
+
 def test_weights_that_are_text(refused: Refused) -> None:
     write(small())
     refused([*TRAIN, "--weight", "colour"], '"colour" is text')
@@ -512,6 +574,33 @@ def test_going_on_with_other_data(refused: Refused) -> None:
     refused([*again, "--objective", "regression"], "binary:logistic")
     write(datasets.replaced(table, more=np.arange(300)))
     refused(again, '"more"', "--ignore more")
+
+
+def test_going_on_with_other_classes(refused: Refused) -> None:
+    write(small(label=[index % 3 for index in range(300)]))
+    dray.train("data", label="label", objective="multiclass", workers=0, rounds=1, out="first")
+    again = [*TRAIN, "--continue-from", "first"]
+    write(small(label=[index % 4 for index in range(300)]))
+    refused(again, "a class that the earlier run did not know: 3", "it knows 0 to 2", "Train a new model")
+    refused([*again, "--param", "num_class=4"], "num_class is 4", "earlier run has 3 classes")
+    write(small(label=[index % 3 for index in range(300)]))
+    refused([*again, "--param", "base_score=0.5"], "base_score cannot change")
+
+
+def test_going_on_with_another_class_of_text(refused: Refused) -> None:
+    write(small(label=["a", "b", "c"] * 100))
+    dray.train("data", label="label", workers=0, rounds=1, out="first")
+    write(small(label=["a", "b", "d"] * 100))
+    refused([*TRAIN, "--continue-from", "first"], "did not know: 'd'")
+
+
+def test_going_on_with_fewer_classes_works(tmp_path: Path) -> None:
+    write(small(label=[index % 3 for index in range(300)]))
+    dray.train("data", label="label", objective="multiclass", workers=0, rounds=1, out="first")
+    write(small(label=[index % 2 for index in range(300)]))
+    result = dray.train("data", label="label", workers=0, rounds=1, continue_from="first", eval_fraction=0.3, out="two")
+    assert list(result.metrics) == ["eval-merror", "eval-mlogloss"]
+    assert result.booster.num_boosted_rounds() == 2
 
 
 def test_going_on_from_a_run_that_failed(refused: Refused) -> None:

@@ -18,6 +18,7 @@ import datasets
 import dray
 from dray.errors import ConfigError, DataError, ModelError, StorageError
 from s3_server import S3Server
+from small_data import small_batches
 
 TASKS = ("binary", "multiclass", "regression", "ranking")
 
@@ -213,6 +214,93 @@ def test_unseen_categories_count_as_missing_and_are_counted(root: Path) -> None:
     as_unseen = datasets.read("out")["prediction"].to_pylist()
     assert predict_changed(root, missing).unseen == {}
     assert datasets.read("out")["prediction"].to_pylist() == as_unseen
+
+
+def test_infinite_numbers_count_as_missing_and_are_counted(root: Path) -> None:
+    table = datasets.read(root / "binary/data")
+    ones = table["one"].to_pylist()
+    largest = float(np.finfo(np.float32).max)
+    beyond = [float("inf"), float("-inf"), 1e300, -1e300, largest]
+    new = datasets.replaced(table, one=pa.array([*beyond, -largest, *ones[6:]], pa.float64()))
+    assert predict_changed(root, new).infinite == {"one": 5}
+    as_infinite = datasets.read("out")["prediction"].to_pylist()
+    missing = datasets.replaced(table, one=pa.array([*[None] * 5, -largest, *ones[6:]], pa.float64()))
+    assert predict_changed(root, missing).infinite == {}
+    assert datasets.read("out")["prediction"].to_pylist() == as_infinite
+
+
+def test_infinite_numbers_are_counted_over_batches_and_files(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small_batches(monkeypatch, 50)
+    table = datasets.replaced(datasets.read(root / "binary/data"), one=[float("inf")] * 1200)
+    data = datasets.write(Path("changed"), table)
+    result = dray.predict(str(root / "binary/run"), data, "out", workers=0)
+    assert result.infinite == {"one": 1200} and result.unseen == {}
+
+
+def test_contributions_of_infinite_numbers_add_up_too(root: Path) -> None:
+    table = datasets.read(root / "regression/data")
+    data = datasets.write(Path("changed"), datasets.replaced(table, one=[float("inf"), *table["one"].to_pylist()[1:]]))
+    dray.predict(str(root / "regression/run"), data, "out", output="margin", contributions=True, workers=0)
+    written = datasets.read("out")
+    total = np.sum([written[name].to_numpy() for name in written.column_names[1:]], axis=0)
+    np.testing.assert_allclose(total, written["prediction"], rtol=1e-3, atol=1e-4)
+
+
+def test_each_quantile_has_a_column(root: Path, tmp_path: Path) -> None:
+    data = str(root / "regression/data")
+    alphas = {"quantile_alpha": [0.1, 0.5, 0.95]}
+    run = dray.train(
+        data, label="label", objective="reg:quantileerror", ignore=["id", "weight"], rounds=5, params=alphas, workers=0
+    )
+    names = ["prediction_q0.1", "prediction_q0.5", "prediction_q0.95"]
+    tables = {}
+    for output in ("probability", "class", "margin"):
+        dray.predict(run.directory, data, output, output=output, contributions=True, workers=0)  # type: ignore[arg-type]
+        tables[output] = datasets.read(output)
+    assert tables["probability"].column_names[:3] == names
+    assert tables["probability"] == tables["class"] == tables["margin"]
+    table = tables["margin"]
+    for name in names:
+        of_features = [f"{name.replace('prediction', 'contribution')}_{one}" for one in (*datasets.FEATURES, "bias")]
+        total = np.sum([table[one].to_numpy() for one in of_features], axis=0)
+        np.testing.assert_allclose(total, table[name], rtol=1e-3, atol=1e-3)
+    label = datasets.read(data)["label"].to_numpy()
+    shares = [float(np.mean(label <= table[name].to_numpy())) for name in names]
+    assert shares[0] < shares[1] < shares[2]
+
+
+def test_one_quantile_is_a_prediction_like_any_other(root: Path) -> None:
+    data = str(root / "regression/data")
+    params = {"quantile_alpha": [0.9]}
+    run = dray.train(data, label="label", objective="reg:quantileerror", rounds=2, params=params, workers=0)
+    dray.predict(run.directory, data, "out", workers=0)
+    assert datasets.read("out").column_names == ["prediction"]
+
+
+def test_a_softmax_model_gives_classes_margins_and_contributions(root: Path) -> None:
+    data = str(root / "multiclass/data")
+    run = dray.train(
+        data, label="label", objective="multi:softmax", ignore=["id", "weight"], rounds=3, workers=0
+    ).directory
+    dray.predict(run, data, "classes", output="class", contributions=True, workers=0)
+    dray.predict(run, data, "margins", output="margin", workers=0)
+    margins = datasets.read("margins")
+    assert margins.column_names == [f"prediction_{name}" for name in datasets.CLASSES]
+    best = np.stack([margins[name].to_numpy() for name in margins.column_names]).argmax(axis=0)
+    table = datasets.read("classes")
+    assert table["prediction"].to_pylist() == [datasets.CLASSES[index] for index in best]
+    assert f"contribution_{datasets.CLASSES[2]}_bias" in table.column_names
+
+
+def test_trees_of_several_outputs_have_no_contributions(root: Path, tmp_path: Path) -> None:
+    table = datasets.read(root / "multiclass/data").select(["one", "whole", "label"])
+    data = datasets.write(tmp_path / "numbers", table)
+    params = {"multi_strategy": "multi_output_tree"}
+    run = dray.train(data, label="label", rounds=3, params=params, workers=0, out="run").directory
+    with pytest.raises(ModelError, match="no contributions"):
+        dray.predict(run, data, "out", contributions=True, workers=0)
+    dray.predict(run, data, "out", workers=0)
+    assert datasets.read("out").column_names == [f"prediction_{name}" for name in datasets.CLASSES]
 
 
 def test_a_column_of_nulls_is_missing_everywhere(root: Path) -> None:

@@ -51,9 +51,11 @@ def translated() -> Iterator[None]:
 
 def reason(text: str) -> str:
     """XGBoost's first sentence, without the time, the place in its source and the condition that failed."""
-    first = next((line.strip() for line in text.splitlines() if line.strip()), text)
-    sentence = _PLACE.sub("", first)
-    return _CONDITION.sub("", sentence).strip() or sentence
+    lines = [line.strip() for line in text.splitlines() if line.strip()] or [text]
+    sentence = _CONDITION.sub("", _PLACE.sub("", lines[0])).strip()
+    if sentence.endswith(":"):  # the choices follow, one a line
+        sentence += " " + ", ".join(line.removeprefix("- ") for line in lines[1:] if line.startswith("- "))
+    return sentence.rstrip(".: ") + "."
 
 
 _PLACE = re.compile(r"^\[\d+:\d+:\d+\] \S+:\d+: ")

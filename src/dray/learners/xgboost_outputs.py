@@ -40,9 +40,14 @@ class Outputs:
         several = json.loads(kept.get("quantile_alpha", "[]"))
         return Outputs(
             int(learner["learner_model_param"]["num_class"]),
-            tuple(float(str(np.float32(alpha))) for alpha in several),
-            tuple((name, str(np.float32(kept[name]))) for name in _OF_METRICS if name in kept),
+            tuple(float(_shortest(str(alpha))) for alpha in several),
+            tuple((name, _shortest(kept[name])) for name in _OF_METRICS if name in kept),
         )
+
+
+def _shortest(number: str) -> str:
+    """A number as it was given: XGBoost writes the 1.2 that it keeps as float32 with nine digits."""
+    return number if number in ("0", "1") else str(np.float32(number))
 
 
 def going_on(params: Mapping[str, Any], booster: xgboost.Booster) -> dict[str, Any]:
@@ -71,7 +76,7 @@ def going_on(params: Mapping[str, Any], booster: xgboost.Booster) -> dict[str, A
             )
         kept["num_class"] = earlier.classes
     if earlier.quantiles:
-        asked = [float(str(np.float32(alpha))) for alpha in quantiles_of(params)]
+        asked = [float(_shortest(str(alpha))) for alpha in quantiles_of(params)]
         if asked not in ([], list(earlier.quantiles)):
             raise ConfigError(
                 f"quantile_alpha is {asked}, and the earlier run has {list(earlier.quantiles)}.",

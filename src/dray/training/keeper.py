@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, replace
 
 from dray.errors import StorageError
@@ -82,5 +84,10 @@ def as_checkpoint(standing: Standing, model: bytes) -> Checkpoint:
 def as_standing(checkpoint: Checkpoint | None) -> Standing:
     if checkpoint is None:
         return START
-    rounds = tuple(Round(done["round"], done["seconds"], done["metrics"]) for done in checkpoint.rounds)
-    return Standing(checkpoint.round, checkpoint.model, rounds, checkpoint.start)
+    rounds = tuple(Round(done["round"], done["seconds"], _metrics(done["metrics"])) for done in checkpoint.rounds)
+    return Standing(checkpoint.round, checkpoint.model, rounds, _metrics(checkpoint.start))
+
+
+def _metrics(kept: Mapping[str, float | None]) -> dict[str, float]:
+    """JSON has no NaN: a metric without a value comes back as null."""
+    return {name: math.nan if value is None else value for name, value in kept.items()}

@@ -22,6 +22,7 @@ KEYS = {
     "files": int,
     "workers": int,
     "unseen": dict,
+    "infinite": dict,
     "model": str,
 }
 
@@ -74,6 +75,14 @@ def test_words_go_to_stderr_with_the_unseen_values(
     assert captured.out == ""
     assert "300 predictions" in captured.err
     assert 'Warning: 300 rows with a value of "colour" that the model does not know' in captured.err
+
+
+def test_infinite_numbers_are_a_warning(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = datasets.replaced(datasets.multiclass(300), one=[float("inf"), *[0.5] * 298, float("-inf")])
+    data = datasets.write(tmp_path / "data", table, files=1)
+    assert main(["predict", str(root / "run"), data, "out", "--workers", "0"]) == 0
+    assert 'Warning: 2 rows with an infinite or too large "one"; it counted as missing.' in capsys.readouterr().err
+    assert predict(capsys, root / "run", data, "again", "--workers", "0")["infinite"] == {"one": 2}
 
 
 def test_quiet_says_nothing(root: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -183,7 +183,7 @@ def test_several_quantiles_may_be_written_in_any_way(given: Any) -> None:
 
 
 def test_an_objective_that_does_not_exist_names_the_nearest() -> None:
-    with pytest.raises(ConfigError, match='no objective "reg:squareerror". Did you mean "reg:squarederror"'):
+    with pytest.raises(ConfigError, match=r'"reg:squareerror".*Did you mean "reg:squarederror"'):
         asked_objective("reg:squareerror", {})
     with pytest.raises(ConfigError, match="not supported yet"):
         asked_objective("survival:cox", {})

@@ -1,12 +1,13 @@
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable
 
 import pytest
 
 from dray.errors import StorageError
-from dray.learners.xgboost import START, Round, Standing
+from dray.learners.xgboost import START, Best, Round, Standing
 from dray.telemetry.checkpoints import Checkpoint
 from dray.telemetry.events import Telemetry
 from dray.training.keeper import Keeper, as_checkpoint, as_standing
@@ -16,6 +17,13 @@ from fake_group import Recorder
 def standing_at(done: int, known: int | None = None) -> Standing:
     rounds = tuple(Round(number, 0.5, {"eval-auc": 0.7}) for number in range(1, done + 1))
     return Standing(done, b"model", rounds[:known])
+
+
+def test_a_metric_that_was_nan_is_nan_again_after_json() -> None:
+    kept = {"round": 1, "seconds": 0.5, "metrics": {"eval-rmse": 2.0, "eval-auc": None}}
+    [done] = as_standing(Checkpoint(1, b"model", (kept,))).rounds
+    assert math.isnan(done.metrics["eval-auc"]) and done.metrics["eval-rmse"] == 2.0
+    assert Best.of([done, Round(2, 0.5, {"eval-rmse": 3.0, "eval-auc": 0.6})]).round == 2
 
 
 class Store:

@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import xgboost
+
+from dray.errors import ConfigError
+from dray.learners.xgboost_outputs import Outputs, going_on, has_vector_leaves
+
+
+def trained(objective: str, **params: Any) -> xgboost.Booster:
+    rows = xgboost.QuantileDMatrix(np.arange(12, dtype=np.float32)[:, None], label=np.arange(12) % 3)
+    booster = xgboost.Booster({"objective": objective, "verbosity": 0} | params, cache=[rows])
+    booster.update(rows, 0)
+    return xgboost.Booster(model_file=booster.save_raw("ubj"))
+
+
+def test_a_model_knows_its_classes_and_quantiles() -> None:
+    assert Outputs.of(trained("reg:squarederror")) == Outputs()
+    assert Outputs.of(trained("multi:softmax", num_class=3)).classes == 3
+    assert Outputs.of(trained("reg:quantileerror", quantile_alpha=[0.1, 0.95])).quantiles == (0.1, 0.95)
+    assert Outputs.of(trained("reg:quantileerror", quantile_alpha=0.3)).quantiles == (0.3,)
+
+
+def test_trees_with_vector_leaves_are_told_from_others() -> None:
+    assert has_vector_leaves(trained("multi:softprob", num_class=3, multi_strategy="multi_output_tree"))
+    assert not has_vector_leaves(trained("multi:softprob", num_class=3))
+    assert not has_vector_leaves(trained("multi:softprob", num_class=3, booster="dart"))
+
+
+def test_a_run_that_goes_on_keeps_what_its_predictions_consist_of() -> None:
+    assert going_on({"eta": 0.1}, trained("multi:softprob", num_class=3)) == {"eta": 0.1, "num_class": 3}
+    quantiles = trained("reg:quantileerror", quantile_alpha=[0.1, 0.95])
+    assert (
+        going_on({}, quantiles)
+        == going_on({"quantile_alpha": "0.1,0.95"}, quantiles)
+        == {"quantile_alpha": [0.1, 0.95]}
+    )
+    vectors = trained("multi:softprob", num_class=3, multi_strategy="multi_output_tree")
+    assert going_on({}, vectors)["multi_strategy"] == "multi_output_tree"
+
+
+def test_a_run_that_goes_on_has_the_metric_of_the_earlier_one() -> None:
+    assert going_on({}, trained("reg:tweedie", tweedie_variance_power=1.2)) == {"tweedie_variance_power": "1.2"}
+    assert going_on({}, trained("reg:pseudohubererror", huber_slope=0.3)) == {"huber_slope": "0.3"}
+    assert going_on({"huber_slope": 2}, trained("reg:pseudohubererror", huber_slope=0.3)) == {"huber_slope": 2}
+
+
+@pytest.mark.parametrize(
+    ("objective", "before", "now", "words"),
+    [
+        ("multi:softprob", {"num_class": 3}, {"num_class": 4}, "num_class is 4, and the earlier run has 3"),
+        ("multi:softprob", {"num_class": 3}, {"multi_strategy": "multi_output_tree"}, "has one_output_per_tree"),
+        ("reg:quantileerror", {"quantile_alpha": [0.1, 0.9]}, {"quantile_alpha": [0.1]}, "earlier run has"),
+        ("reg:squarederror", {}, {"base_score": 5}, "base_score cannot change"),
+    ],
+)
+def test_a_run_that_goes_on_cannot_predict_something_else(
+    objective: str, before: dict[str, Any], now: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(ConfigError, match=words) as raised:
+        going_on(now, trained(objective, **before))
+    assert "Leave" in raised.value.fix

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +21,21 @@ if TYPE_CHECKING:
 sys.path.insert(0, str(Path(__file__).parent))  # so that tests find s3_server.py in any import mode
 
 from s3_server import CACHE_S, S3Server, serve_s3
+
+
+def pytest_configure() -> None:
+    """Have Ctrl-C and SIGTERM heard by the tests and by all that they start, whatever the parent did with them.
+
+    `make test &` of a script ignores Ctrl-C, and what is ignored or blocked is inherited by every process below. dray
+    keeps to that, as programs do; the tests, which send these signals, would wait for an end that does not come.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_IGN:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT, signal.SIGTERM})
 
 
 @pytest.fixture(scope="session", autouse=True)

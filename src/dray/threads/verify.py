@@ -19,7 +19,7 @@ class Measured:
     """What one process used over a stretch of time, and what may have held it back."""
 
     cores: float
-    """CPU seconds of all threads of the process, a wall second."""
+    """CPU seconds of all threads of the process, a wall second, to two places."""
     seconds: float
     cpus: int
     """The CPUs that the process may use."""
@@ -53,7 +53,8 @@ class CoresUsed:
         seconds = max(time.perf_counter() - self._wall, 1e-9)
         cpu = time.process_time() - self._cpu
         return Measured(
-            cores=cpu / seconds,
+            # Rounded here, once: the figure that is shown is the one that was judged, at the limit too.
+            cores=round(cpu / seconds, 2),
             seconds=seconds,
             cpus=cpus_of_this_process(),
             others_cores=max(0.0, (_busy_seconds() - self._host - cpu) / seconds),
@@ -67,7 +68,7 @@ def judge(decided: int, measured: Measured) -> Verdict:
     used = measured.cores
     if used >= ENOUGH * decided:
         return Verdict(True)
-    lack = f"{used:.1f} of {decided} cores used"
+    lack = f"{used:.2f} of {decided} cores used"
     limit = _number(measured.omp_num_threads)
     if limit is not None and limit < decided and used <= limit + 0.2:
         return Verdict(

@@ -50,3 +50,16 @@ def test_one_busy_thread_uses_about_one_core_and_a_sleep_none() -> None:
     assert cores.stop().cores < busy.cores
     assert busy.cpus >= 1
     assert pickle.loads(pickle.dumps(busy)) == busy
+
+
+def test_the_cores_that_are_shown_are_those_that_were_judged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the limit: 1.1996 of 2 cores is told as 1.2, which is enough, and 1.194 as 1.19, which is not."""
+    for cpu, told, ok in ((1.1996, 1.2, True), (1.194, 1.19, False)):
+        with monkeypatch.context() as patch:
+            patch.setattr("time.perf_counter", iter([0.0, 1.0]).__next__)
+            patch.setattr("time.process_time", iter([0.0, cpu]).__next__)
+            measured = CoresUsed().start().stop()
+        assert measured.cores == told
+        verdict = judge(2, measured)
+        assert verdict.ok is ok
+        assert verdict.ok or verdict.cause.startswith("1.19 of 2 cores used")

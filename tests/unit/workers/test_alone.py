@@ -15,24 +15,53 @@ import pyarrow.parquet as pq
 import pytest
 
 
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
-def test_a_signal_ends_training_in_order(tmp_path: Path, number: signal.Signals, code: int) -> None:
+COMMAND = [sys.executable, "-c", "import sys; from dray.cli.main import main; sys.exit(main())", "train"]
+
+
+def long_run(tmp_path: Path, *, prefix: tuple[str, ...] = ()) -> subprocess.Popen[str]:
     values = np.random.default_rng(0).normal(size=(20_000, 3))
     table = pa.table({"a": values[:, 0], "b": values[:, 1], "y": (values.sum(axis=1) > 0).astype(int)})
     pq.write_table(table, tmp_path / "data.parquet", row_group_size=5_000)
-    command = [sys.executable, "-c", "import sys; from dray.cli.main import main; sys.exit(main())", "train"]
     options = ["--label", "y", "--rounds", "1000000", "--workers", "0", "--out", str(tmp_path / "run")]
-    process = subprocess.Popen(
-        [*command, str(tmp_path / "data.parquet"), *options], stderr=subprocess.PIPE, text=True, start_new_session=True
+    return subprocess.Popen(
+        [*prefix, *COMMAND, str(tmp_path / "data.parquet"), *options],
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
+
+
+def rounds_told(tmp_path: Path) -> int:
     events = tmp_path / "run" / "events.jsonl"
+    return events.read_text().count('"kind": "round"') if events.exists() else 0
+
+
+def wait_for_rounds(process: subprocess.Popen[str], tmp_path: Path, more_than: int = 0) -> None:
     deadline = time.monotonic() + 60
-    while not (events.exists() and '"kind": "round"' in events.read_text()):
+    while rounds_told(tmp_path) <= more_than:
         assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.05)
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_training_in_order(tmp_path: Path, number: signal.Signals, code: int) -> None:
+    process = long_run(tmp_path)
+    wait_for_rounds(process, tmp_path)
     process.send_signal(number)
     _, words = process.communicate(timeout=30)
     assert process.returncode == code
     assert "Traceback" not in words
     assert json.loads((tmp_path / "run" / "run.json").read_text())["status"] == "stopped"
     assert (tmp_path / "run" / "checkpoints" / "latest.json").exists()
+
+
+def test_a_run_that_was_started_deaf_to_ctrl_c_stays_so(tmp_path: Path) -> None:
+    """As `dray train ... &` in a script: Ctrl-C is for the one in front. SIGTERM ends it."""
+    process = long_run(tmp_path, prefix=("sh", "-c", "trap '' INT; exec \"$@\"", "sh"))
+    wait_for_rounds(process, tmp_path)
+    process.send_signal(signal.SIGINT)
+    # What was on its way when the signal came is not yet a sign of life.
+    wait_for_rounds(process, tmp_path, more_than=rounds_told(tmp_path) + 20)
+    process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=30)
+    assert process.returncode == 143

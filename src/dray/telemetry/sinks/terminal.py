@@ -174,7 +174,7 @@ class PlainLines:
     def _on_threads(self, event: Event) -> None:
         data = event.data
         if data.get("used") is not None:
-            self._line(event, "threads", f"worker {data['worker']}: {data['used']:.1f} of {data['decided']} cores used")
+            self._line(event, "threads", f"worker {data['worker']}: {data['used']:.2f} of {data['decided']} cores used")
 
     def _on_warning(self, event: Event) -> None:
         self._line(event, "warning", f"{event.data.get('message')} {event.data.get('fix') or ''}".rstrip())

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 _PAGE = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
+_MEMINFO = Path("/proc/meminfo")
 _CGROUP = Path("/sys/fs/cgroup")
 
 
@@ -21,7 +22,7 @@ def own_bytes(pid: int) -> int:
 def available_bytes() -> tuple[int, int] | None:
     """Return the bytes that may still be used and the total, of the machine or the container; None if unknown."""
     try:
-        lines = Path("/proc/meminfo").read_text().splitlines()
+        lines = _MEMINFO.read_text().splitlines()
     except OSError:
         return None
     fields = {line.partition(":")[0]: int(line.split()[1]) * 1024 for line in lines if len(line.split()) > 1}
@@ -31,6 +32,7 @@ def available_bytes() -> tuple[int, int] | None:
     try:
         limit = int((_CGROUP / "memory.max").read_text())
         used = int((_CGROUP / "memory.current").read_text())
+        # Files that were read or written are counted as used, though the kernel gives them up when asked for memory.
         stat = dict(line.split() for line in (_CGROUP / "memory.stat").read_text().splitlines())
         used -= int(stat.get("inactive_file", 0))
     except (OSError, ValueError):  # no container, or no limit

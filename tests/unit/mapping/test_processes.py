@@ -237,6 +237,50 @@ def test_an_iterator_may_reuse_its_buffer() -> None:
             assert list(run(functions.first_of, reused(size), where=where)) == [float(i) for i in range(50)]
 
 
+def test_when_the_machine_runs_out_of_memory_the_largest_process_is_ended_and_its_item_tried_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Low memory is told until the first process has been ended for it."""
+    ended: list[tuple[int, str, str]] = []
+    end = processes.Processes._end
+
+    def note(place: Any, child: Any, kind: Any, reason: str) -> None:
+        if not ended:
+            ended.append((child.pid, kind, reason))
+            end(place, child, kind, reason)
+
+    sizes: dict[int, int] = {}
+
+    def own_bytes(pid: int) -> int:
+        return sizes.setdefault(pid, 5_000_000 * (1 + len(sizes)))  # the younger, the larger
+
+    monkeypatch.setattr(processes.Processes, "_end", note)
+    monkeypatch.setattr(processes, "own_bytes", own_bytes)
+    monkeypatch.setattr(processes, "available_bytes", lambda: (100, 100) if ended else (2, 100))
+    assert list(run(functions.nap, [0.4] * 6)) == [0.4] * 6
+    [(pid, kind, reason)] = ended
+    assert (pid, kind) == (max(sizes, key=lambda pid: sizes[pid]), "memory")
+    assert reason == f"Its process used {sizes[pid] // 1_000_000} MB when the machine ran out of memory."
+
+
+@pytest.mark.parametrize("memory", [None, (3, 100), (100, 100)])
+def test_enough_memory_or_no_word_of_it_ends_no_process(
+    monkeypatch: pytest.MonkeyPatch, memory: tuple[int, int] | None
+) -> None:
+    monkeypatch.setattr(processes, "available_bytes", lambda: memory)
+    monkeypatch.setattr(processes.Processes, "_end", lambda *_: pytest.fail("a process was ended"))
+    assert list(run(functions.nap, [0.3] * 4)) == [0.3] * 4
+
+
+def test_an_item_for_which_memory_never_suffices_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "available_bytes", lambda: (0, 100))
+    results = run(functions.nap, [0.0, 5.0], on_error="skip", retries=0)
+    list(results)
+    error = results.failures[-1]
+    assert (error.index, error.kind) == (1, "memory")
+    assert "when the machine ran out of memory" in error.what
+
+
 def test_large_items_make_small_batches_so_that_memory_stays_flat() -> None:
     def arrays() -> Iterator[np.ndarray]:
         for number in range(600):

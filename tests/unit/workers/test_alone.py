@@ -14,7 +14,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-
 COMMAND = [sys.executable, "-c", "import sys; from dray.cli.main import main; sys.exit(main())", "train"]
 
 

@@ -80,6 +80,10 @@ def test_a_head_without_a_dashboard_has_no_job_server() -> None:
     assert "no job server" in found.words
 
 
+def test_a_worker_needs_no_dashboard() -> None:
+    assert problems(versions={**VERSIONS, "dashboard": False}) == []
+
+
 def test_one_error_names_all_machines_and_each_fix_once() -> None:
     found = [
         Problem("b", "port in use", "1", "end it"),

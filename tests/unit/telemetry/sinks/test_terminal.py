@@ -144,7 +144,8 @@ class TestLiveView:
             sink.event(Event(time.time(), "round", {"round": 1, "rounds": 10}))
             time.sleep(0.005)
         sink.close()
-        assert len(drawings) <= 4
+        took_s = time.monotonic() - started  # the machine may be busy
+        assert len(drawings) <= took_s / live.REFRESH_S + 2
 
     def test_a_failure_to_draw_reaches_the_reporter(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def broken(*_: object) -> None:

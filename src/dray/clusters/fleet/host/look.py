@@ -39,6 +39,8 @@ _SOCKET = "ray/000/session_2026-01-01_00-00-00_000000_4194304/sockets/plasma_sto
 _SOCKET_LIMIT = 107
 """Of the path of a Unix socket."""
 _PULL_S = 1800
+_MEMINFO = Path("/proc/meminfo")
+_CGROUP = Path("/sys/fs/cgroup")
 
 
 def look(request: Request) -> dict[str, Any]:
@@ -119,16 +121,18 @@ def _ssh_address() -> str:
 
 def _memory() -> dict[str, int]:
     """Return what there is and what is free, by the kernel and by the control group."""
-    lines = [line.split() for line in Path("/proc/meminfo").read_text().splitlines()]
+    lines = [line.split() for line in _MEMINFO.read_text().splitlines()]
     values = {line[0]: int(line[1]) * 1024 for line in lines}
     total, available = values["MemTotal:"], values["MemAvailable:"]
-    group = Path("/sys/fs/cgroup")
     try:
-        total = min(total, int((group / "memory.max").read_text()))
-        available = min(available, total - int((group / "memory.current").read_text()))
-    except (OSError, ValueError):
-        pass  # no limit, or no control groups
-    return {"total": total, "available": available}
+        limit = int((_CGROUP / "memory.max").read_text())
+        used = int((_CGROUP / "memory.current").read_text())
+        # Files that were read or written are counted as used, though the kernel gives them up when asked for memory.
+        stat = dict(line.split() for line in (_CGROUP / "memory.stat").read_text().splitlines())
+        used -= int(stat.get("inactive_file", 0))
+    except (OSError, ValueError):  # no limit, or no control groups
+        return {"total": total, "available": available}
+    return {"total": min(total, limit), "available": min(available, max(0, limit - used))}
 
 
 def _free(path: Path) -> int:

@@ -64,3 +64,5 @@ def test_a_run_that_was_started_deaf_to_ctrl_c_stays_so(tmp_path: Path) -> None:
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=30)
     assert process.returncode == 143
+    rings = (tmp_path / "run" / "events.jsonl").read_text().count('"kind": "ring"')
+    assert rings == 1  # it was not so much as interrupted

@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: setup system run test test-more test-failures check format bench bench-all clean
+.PHONY: setup system run test test-more test-failures check format bench bench-all mutants clean
 
 setup: $(STAMP)
 
@@ -59,6 +59,9 @@ bench-recovery: $(STAMP)  ## what a killed worker costs, in dray and in the alte
 
 soak: $(STAMP)  ## 200 random runs with random failures: about an hour; ARGS="--runs 10" for a few
 	$(BIN)/python benchmarks/soak.py $(ARGS)
+
+mutants: $(STAMP)  ## small changes at random places: do the nearest tests notice? ARGS="--sample 60 --seed 1"
+	$(BIN)/python benchmarks/mutants.py $(ARGS)
 
 clean:
 	rm -rf $(VENV) runs .mypy_cache .ruff_cache .pytest_cache

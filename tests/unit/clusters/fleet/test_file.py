@@ -70,6 +70,34 @@ def test_what_is_wrong_is_said(change: dict[str, Any], what: str) -> None:
     assert what in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("change", "what", "fix"),
+    [
+        ({"hosts": []}, "Hosts is empty.", "Name a machine."),
+        (
+            {"hosts": ["a; rm -rf /"]},
+            "\"hosts.0.host\" in the fleet is 'a; rm -rf /': must be the name or the address of a machine.",
+            "Change hosts.0.host.",
+        ),
+        (
+            {"hosts": [{"host": "a", "memory": "1G", "object_store": "2G"}]},
+            '"hosts.0" in the fleet: object_store must be less than memory.',
+            "",
+        ),
+        ({"docker": {}}, '"docker.image" is missing in the fleet.', "Add docker.image: ..."),
+        (
+            {"tls": {"crt": "x"}},
+            'Unknown key "tls.crt" in the fleet. Did you mean "cert"?',
+            "Known keys: cert, key, ca.",
+        ),
+    ],
+)
+def test_a_mistake_is_told_whole_with_its_fix(change: dict[str, Any], what: str, fix: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        make_fleet({**SMALL, "head": "a", **change})
+    assert (caught.value.what, caught.value.fix) == (what, fix)
+
+
 def test_a_file_that_is_none(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="Cannot read the fleet file"):
         read_fleet(str(tmp_path / "no.yaml"))

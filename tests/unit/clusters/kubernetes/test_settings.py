@@ -69,6 +69,37 @@ def test_a_mistake_is_named(given: dict[str, Any], words: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("given", "what", "fix"),
+    [
+        (
+            {"workers": {"replicas": 4, "max": 2}},
+            "workers.min, workers.replicas and workers.max are 0, 4 and 2.",
+            "Put them in order.",
+        ),
+        (
+            {"volumes": {"data: x": {"claim": "rows"}}},
+            "a volume cannot be mounted at data: x.",
+            "Use a path of its own, as /data.",
+        ),
+        (
+            {"workers": {"memory": "many"}},
+            '"workers.memory" in the settings is \'many\': "many" is no amount of memory: write 8Gi, say.',
+            "Change workers.memory.",
+        ),
+        (
+            {"head": {"memroy": "8Gi"}},
+            'Unknown key "head.memroy" in the settings. Did you mean "memory"?',
+            "Known keys: cpu, memory, works.",
+        ),
+    ],
+)
+def test_a_mistake_is_told_whole_with_its_fix(given: dict[str, Any], what: str, fix: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        make_settings(given)
+    assert (caught.value.what, caught.value.fix) == (what, fix)
+
+
+@pytest.mark.parametrize(
     ("text", "words"),
     [
         ("a: [", "is not YAML"),

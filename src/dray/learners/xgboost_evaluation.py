@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -74,41 +75,92 @@ class _Metric:
     def __init__(self, rows: Mapping[str, Any], params: Mapping[str, Any], threads: int) -> None:
         self._threads = threads
         self._told = list(params["eval_metric"])
-        empty = np.full((len(rows["label"]), 1), np.nan, dtype=np.float32)
+        own = {key: value for key, value in params.items() if key not in _ABOUT_TREES} | {"nthread": threads}
+        groups = _Hitless.of(rows)
+        self._asked: list[tuple[_Asking, xgboost.DMatrix, xgboost.Booster]] = []
         with translated(), xgboost.config_context(nthread=threads):
-            self._rows = xgboost.DMatrix(empty, nthread=threads)
-            self._rows.set_info(**rows)
-            own = {key: value for key, value in params.items() if key not in _ABOUT_TREES}
-            self._models = [
-                (metrics, xgboost.Booster(own | other | {"nthread": threads}, cache=[self._rows]))
-                for metrics, other in _askings(str(params["objective"]), self._told)
-            ]
+            whole = _matrix(rows, threads)
+            even = whole if groups is None else _matrix({**rows, "weight": groups.even}, threads)
+            for asking in _askings(str(params["objective"]), self._told, groups):
+                data = whole if asking.groups is None else even
+                self._asked.append((asking, data, xgboost.Booster(own | asking.params, cache=[data])))
 
     def __call__(self, margins: np.ndarray[Any, np.dtype[np.float32]]) -> dict[str, float]:
-        self._rows.set_base_margin(margins)
         values: dict[str, tuple[str, float]] = {}
-        for metrics, model in self._models:
+        for asking, data, model in self._asked:
+            data.set_base_margin(margins)
             with translated(), xgboost.config_context(nthread=self._threads, verbosity=0):
-                text = model.eval(self._rows, "eval")
+                text = model.eval(data, "eval")
             pairs = (item.rpartition(":") for item in text.split("\t")[1:])
-            for metric, (name, _, value) in zip(metrics, pairs, strict=True):
-                values[metric] = name, float(f"{float(value):.{_DIGITS}g}")
+            for metric, (name, _, told) in zip(asking.metrics, pairs, strict=True):
+                value = float(told) if asking.groups is None else asking.groups.weighted(metric, float(told))
+                values[metric] = name, float(f"{value:.{_DIGITS}g}")
         return dict(values[metric] for metric in self._told)
 
 
-def _askings(objective: str, metrics: Sequence[str]) -> Iterator[tuple[list[str], dict[str, Any]]]:
-    """Yield metrics, and what to tell a model without trees to have XGBoost compute them of the margins.
+def _matrix(rows: Mapping[str, Any], threads: int) -> xgboost.DMatrix:
+    matrix = xgboost.DMatrix(np.full((len(rows["label"]), 1), np.nan, dtype=np.float32), nthread=threads)
+    matrix.set_info(**rows)
+    return matrix
+
+
+@dataclass(frozen=True)
+class _Hitless:
+    """Ranking groups without a relevant row, which XGBoost's NDCG counts once whatever their weight.
+
+    It divides by the sum of all weights nevertheless, and ends the training when more than 1 comes out. So these groups
+    are given the weight 1, with which the answer is right, and their own weights are put in afterwards.
+    """
+
+    even: np.ndarray[Any, np.dtype[np.float32]]
+    """The weights of all groups, 1 for these."""
+    weight: float
+    """Of all groups."""
+    more: float
+    """By how much the weights of these groups exceed 1."""
+
+    @staticmethod
+    def of(rows: Mapping[str, Any]) -> _Hitless | None:
+        """None where there are no groups with weights."""
+        if rows["group"] is None or rows["weight"] is None:
+            return None
+        starts = np.concatenate([[0], np.cumsum(rows["group"])[:-1]]).astype(np.int64)
+        hitless = np.maximum.reduceat(rows["label"], starts) <= 0
+        weight = rows["weight"].astype(np.float64)
+        even = np.where(hitless, 1.0, weight)
+        return _Hitless(even.astype(np.float32), float(weight.sum()), float((weight - even).sum()))
+
+    def weighted(self, metric: str, told: float) -> float:
+        score = 0.0 if metric.endswith("-") else 1.0
+        return (told * (self.weight - self.more) + score * self.more) / self.weight
+
+
+@dataclass(frozen=True)
+class _Asking:
+    """Metrics that one model without trees is asked for."""
+
+    metrics: list[str]
+    params: dict[str, Any]
+    groups: _Hitless | None = None
+
+
+def _askings(objective: str, metrics: Sequence[str], groups: _Hitless | None) -> Iterator[_Asking]:
+    """Yield what to ask XGBoost of the margins.
 
     binary:logitraw predicts margins, and XGBoost takes them for probabilities in the log loss and the error: both are
     computed as for binary:logistic, which has the same margins.
     """
-    is_logit = objective == "binary:logitraw"
-    of_probabilities = [name for name in metrics if is_logit and parse_metric(name).name in _OF_PROBABILITIES]
-    others = [name for name in metrics if name not in of_probabilities]
+    names = {metric: parse_metric(metric).name for metric in metrics}
+    of_probabilities = [m for m in metrics if objective == "binary:logitraw" and names[m] in _OF_PROBABILITIES]
+    of_groups = [metric for metric in metrics if groups is not None and names[metric] == "ndcg"]
+    others = [metric for metric in metrics if metric not in (*of_probabilities, *of_groups)]
     if others:
-        yield others, {"eval_metric": others}
+        yield _Asking(others, {"eval_metric": others})
     if of_probabilities:
-        yield of_probabilities, {"eval_metric": of_probabilities, "objective": "binary:logistic", "base_score": 0.5}
+        logistic = {"objective": "binary:logistic", "base_score": 0.5}
+        yield _Asking(of_probabilities, logistic | {"eval_metric": of_probabilities})
+    if of_groups:
+        yield _Asking(of_groups, {"eval_metric": of_groups}, groups)
 
 
 _OF_PROBABILITIES = ("logloss", "error")

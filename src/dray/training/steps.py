@@ -258,7 +258,7 @@ class Training(RunSteps):
                 message=f"The promise of the same model for any number of workers does not hold: {broken}.",
                 fix="Leave the parameter out to have it.",
             )
-        if outcome.best_round == 0:
+        if outcome.best_round == 0 and task.early_stop is not None:
             self.telemetry.emit(
                 "warning",
                 message="No round was better than the model that the run went on from: that model is kept.",

@@ -217,7 +217,7 @@ def matrices(case: Case) -> tuple[xgboost.DMatrix, xgboost.DMatrix]:
         ("multi-class", ["mlogloss", "merror", "auc"]),
         ("regression", ["rmse", "mae", "mape", "mphe"]),
         ("ranking", ["ndcg@5", "map@5", "ndcg", "map@3-", "pre@2", "auc"]),
-        ("ranking with weights", ["ndcg@5", "map@5", "ndcg-"]),
+        ("ranking with weights", ["map@5", "pre@2"]),  # XGBoost's NDCG is wrong there: test_weighted_ndcg.py
     ],
 )
 def test_metrics_are_what_xgboost_itself_computes(dataset: Dataset, name: str, metrics: list[str]) -> None:
@@ -319,7 +319,7 @@ def test_a_parameter_that_xgboost_refuses_is_the_users_mistake(
 ) -> None:
     case = Case(dataset, "binary", Split(0.3, 1), rounds=1)
     case.task = replace(case.task, params=case.task.params | params)
-    with pytest.raises(ConfigError, match="XGBoost refuses") as raised:
+    with pytest.raises(ConfigError, match="XGBoost refuses|XGBoost has no metric") as raised:
         case.alone()
     assert named in raised.value.what
 

@@ -141,6 +141,12 @@ def test_the_model_that_a_run_goes_on_from_may_be_the_best(data: str, tmp_path: 
     assert spoilt.metrics == first.metrics
     assert spoilt.metrics["eval-logloss"] == pytest.approx(log_loss("more", same_kind), rel=1e-6)
     assert any("No round was better" in warning for warning in spoilt.warnings)
+    whole = run(
+        str(tmp_path / "noise.parquet"), "all rounds", continue_from="first", eval=[same_kind], rounds=3,
+        params={"eta": 1.0, "booster": booster},
+    )  # fmt: skip
+    assert (whole.best_round, whole.booster.num_boosted_rounds()) == (0, 13)
+    assert not [warning for warning in whole.warnings if "No round was better" in warning]
 
 
 def test_the_bins_of_a_run_that_went_on_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

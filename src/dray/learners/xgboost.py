@@ -24,7 +24,7 @@ from dray.learners import xgboost_ring as ring
 from dray.learners.labels import LabelSample, LabelSummary
 from dray.learners.xgboost_errors import translated
 from dray.learners.xgboost_evaluation import Evaluation
-from dray.learners.xgboost_matrix import PASSES, Loaded, load
+from dray.learners.xgboost_matrix import PASSES, Loaded, check_group_weights, load
 from dray.learners.xgboost_model import Model
 from dray.learners.xgboost_params import samples_columns_or_rows
 from dray.retry import OnWait, no_word
@@ -145,6 +145,7 @@ class PartLearner:
                     "A worker is left without training rows: all of its few rows went to the evaluation set.",
                     fix="Use fewer workers or a smaller --eval-fraction.",
                 )
+            check_group_weights(self.train_part.matrix, preparation)
             if split or other_eval:
                 part: Literal["eval", "all"] = "eval" if split else "all"
                 stream = Stream(train if split else other_eval, preparation, part, on_rows, on_wait)

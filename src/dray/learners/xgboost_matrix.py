@@ -111,6 +111,16 @@ def check_weights(weight: Floats, column: str | None) -> None:
         )
 
 
+def check_group_weights(matrix: xgboost.QuantileDMatrix, preparation: Preparation) -> None:
+    """Raise when no group counts: each worker scales the weights of its groups by their sum."""
+    weight = matrix.get_weight() if preparation.group and preparation.weight else np.ones(1)
+    if len(weight) and not weight.any():
+        raise DataError(
+            f'The first row of every group has the weight 0 in "{preparation.weight}", and its weight is the group\'s.',
+            fix="Give the rows of a group the same weight, or leave --weight out.",
+        )
+
+
 class _Passes(xgboost.DataIter):  # type: ignore[misc]
     """Feeds XGBoost one pass after another; the first also collects what is no feature."""
 

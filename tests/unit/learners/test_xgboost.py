@@ -60,14 +60,18 @@ TASKS: dict[str, dict[str, Any]] = {
         "params": {"eval_metric": ["map@5", "ndcg@3", "ndcg@10-"]},
     },
 }
-WEIGHTED_RANKING = TASKS["ranking"] | {"weight": "weight"}
+UNEQUAL: dict[str, dict[str, Any]] = {
+    "ranking with weights": TASKS["ranking"] | {"weight": "weight"},
+    "quantiles": {"label": "value", "objective": "reg:quantileerror", "params": {"quantile_alpha": [0.1, 0.9]}},
+}
+"""Whose trees depend on the number of workers."""
 
 
 class Case:
     """One task on the data set, ready to be trained by any number of members."""
 
     def __init__(self, dataset: Dataset, name: str, split: Split | None = None, **task: Any) -> None:
-        what = WEIGHTED_RANKING if name == "ranking with weights" else TASKS[name]
+        what = (TASKS | UNEQUAL)[name]
         roles = {role: what[role] for role in ("label", "weight", "group") if role in what}
         ignore = [column for column in OTHERS if column not in roles.values()]
         self.preparation = prepare(dataset, ignore=ignore, split=split, **roles)
@@ -145,6 +149,28 @@ def test_a_member_without_evaluation_rows_takes_part(
     ring = train_ring(processes, case.preparation, case.shards(2), case.task, [(), evaluation])
     assert curves(ring[0]) == curves(case.alone(evaluation))
     assert ring[0].eval_rows == 0
+
+
+def test_a_member_without_evaluation_rows_takes_part_in_the_metric_of_several_quantiles(
+    dataset: Dataset, processes: ProcessPoolExecutor
+) -> None:
+    case = Case(dataset, "quantiles")
+    evaluation = case.shards(1)[0][:2]
+    ring = train_ring(processes, case.preparation, case.shards(2), case.task, [(), evaluation])
+    assert curves(ring[0]) == curves(ring[1])
+    [first] = curves(ring[0])[0].values()
+    [last] = curves(ring[0])[-1].values()
+    assert 0 < last < first
+
+
+def test_a_ranking_whose_groups_all_weigh_nothing_is_refused(tmp_path: Path) -> None:
+    """XGBoost divides by the sum of their weights, those of the first rows, and grows leaves of NaN."""
+    columns = mixed_rows(300) | {"query": pa.array(np.arange(300) // 10)}
+    columns["weight"] = pa.array((np.arange(300) % 10 > 0).astype(np.float32))
+    data = opened(write(tmp_path / "a.parquet", columns))
+    preparation = prepare(data, label="label", weight="weight", group="query", ignore=["value"])
+    with pytest.raises(DataError, match='first row of every group has the weight 0 in "weight"'):
+        PartLearner(1).load(preparation, tuple(units(data, "query")), (), lambda rows: None)
 
 
 STOPS_EARLY = {"eta": 1.0, "max_depth": 6}

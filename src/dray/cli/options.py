@@ -81,7 +81,7 @@ def source_options(command: Command) -> Command:
         "--read",
         metavar="NAME=VALUE",
         multiple=True,
-        help="How to read it, such as delimiter=; header=false version=3 query=... ; docs/guides/sources.md has all.",
+        help="How to read it, such as delimiter=; nulls=NA,-999 header=false version=3 (docs/guides/sources.md).",
     )
     @functools.wraps(command)
     def with_source(*, format: str | None, read: Sequence[str], **options: Any) -> Any:
@@ -114,20 +114,21 @@ def output_options(command: Command) -> Command:
     return as_json(quiet(command))
 
 
-def _yaml(text: str) -> Any:
+def _as_yaml(_name: str, text: str) -> Any:
     import yaml
 
-    return yaml.safe_load(text)
+    return yaml.safe_load(text) if text else ""
 
 
-def _read_value(text: str) -> Any:
-    """Return a list, a mapping, a quoted text, a number or true and false as such; all else is text: a query, a `;`."""
-    value = _yaml(text) if text[:1] in tuple("[{'\"") or not re.search(r"\s", text) else text
-    return text if value is None else value
+def _read_value(name: str, text: str) -> Any:
+    """Return what a text means for an option of reading: as its type says."""
+    from dray.data.read_options import parse_option
+
+    return parse_option(name, text)
 
 
-def pairs(given: Sequence[str], flag: str, parse: Callable[[str], Any] | None = None) -> dict[str, Any]:
-    """Return NAME=VALUE arguments as a dict; values are YAML, as in a run file."""
+def pairs(given: Sequence[str], flag: str, parse: Callable[[str, str], Any] = _as_yaml) -> dict[str, Any]:
+    """Return NAME=VALUE arguments as a dict; values are what `parse` makes of them: YAML, as in a run file."""
     found = {}
     for pair in given:
         import yaml  # where it is needed: --help answers without it
@@ -136,7 +137,7 @@ def pairs(given: Sequence[str], flag: str, parse: Callable[[str], Any] | None = 
         if not equals or not name:
             raise ConfigError(f'"{pair}" has no name and value.', fix=f"Write {flag} name=value.")
         try:
-            found[name] = (parse or _yaml)(value) if value else ""
+            found[name] = parse(name, value)
         except yaml.YAMLError:
             raise ConfigError(
                 f'The value of {flag} "{pair}" is not YAML.', fix="Close its brackets and quotes."

@@ -11,13 +11,13 @@
 
 from __future__ import annotations
 
-import inspect
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from pyarrow import fs as pafs
 
+from dray.data.read_options import as_options
 from dray.data.source import Source
 from dray.data.sources.files import DataFile, find_files, head, plain_name
 from dray.errors import ConfigError, DataError, nearest
@@ -36,7 +36,7 @@ _TABS = (".tsv", ".tab")
 def open_source(
     locations: Any, storage: StorageOptions = DEFAULT, *, format: str | None = None, **options: Any
 ) -> Source:
-    """Open a source. `options` are those of the format; an unknown one is an error that names the known.
+    """Open a source. `options` are those of the format (`read_options.py`); an unknown one or a wrong type is refused.
 
     csv: delimiter, quote, header, names, nulls, types. json: types, extra_fields. delta: version.
     sql: query or table, key, types.
@@ -72,8 +72,8 @@ def _open_csv(
     delimiter: str | None = None,
     quote: str | None = '"',
     header: bool = True,
-    names: Sequence[str] | None = None,
-    nulls: Sequence[str] | None = None,
+    names: tuple[str, ...] | None = None,
+    nulls: tuple[str, ...] | None = None,
     types: Any = None,
 ) -> Source:
     from dray.data.sources.csv import open_csv
@@ -85,8 +85,8 @@ def _open_csv(
         delimiter=delimiter,
         quote=quote,
         header=header,
-        names=None if names is None else tuple(names),
-        nulls=None if nulls is None else tuple(nulls),
+        names=names,
+        nulls=nulls,
     )
     return open_csv(locations, storage, form, types)
 
@@ -129,12 +129,7 @@ _OPENERS: dict[str, Callable[..., Source]] = {
 
 
 def _call(format: str, opener: Callable[..., Source], arguments: tuple[Any, ...], options: dict[str, Any]) -> Source:
-    known = [name for name, p in inspect.signature(opener).parameters.items() if p.kind is p.KEYWORD_ONLY]
-    for name in options:
-        if name not in known:
-            fix = f"It has {', '.join(known)}." if known else "It has none."
-            raise ConfigError(f'The format {format} has no option "{name}".{nearest(name, known)}', fix=fix)
-    return opener(*arguments, **options)
+    return opener(*arguments, **as_options(format, options))
 
 
 def format_of(locations: Sequence[str], storage: StorageOptions) -> str:

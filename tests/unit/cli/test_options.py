@@ -41,13 +41,25 @@ def test_storage_options_come_as_one() -> None:
     ("text", "value"),
     [
         ("delimiter=;", ";"),
-        ("header=false", False),
-        ("version=3", 3),
         ("names=[a, b]", ["a", "b"]),
         ("types={price: double}", {"price": "double"}),
         ('delimiter="\\t"', "\t"),
         ("query=select * from t where note = 'a: b'", "select * from t where note = 'a: b'"),
-        ("quote=", ""),
+        ("quote=", None),
+        ("quote=none", None),
+        ("quote='", "'"),
+        ('quote="', '"'),
+        ("delimiter=|", "|"),
+        ("table=2024", "2024"),
+        ('table="Shop"."Orders"', '"Shop"."Orders"'),
+        ("key=no", "no"),
+        ("nulls=NA", ["NA"]),
+        ("nulls=NA,-999", ["NA", "-999"]),
+        ("nulls=NA, -", ["NA", "-"]),
+        ('nulls="a,b"', ["a,b"]),
+        ('nulls=NA,"a,b"', ["NA", "a,b"]),
+        ("names=x,y", ["x", "y"]),
+        ("types={no: double, 1: string}", {"no": "double", "1": "string"}),
         ("nulls=[]", []),
         ("table=null", "null"),
     ],
@@ -55,6 +67,14 @@ def test_storage_options_come_as_one() -> None:
 def test_ways_of_reading_are_values_and_queries_stay_text(text: str, value: Any) -> None:
     name = text.partition("=")[0]
     assert call("--format", "csv", "--read", text)["source"] == {"format": "csv", name: value}
+
+
+@pytest.mark.parametrize(
+    "text", ["NO", "null", "~", "1e3", "NaN", "2024-01-01", "-999", "0x1F", "1_000", "007", "true"]
+)
+def test_what_stands_for_missing_arrives_as_it_was_typed(text: str) -> None:
+    assert call("--read", f"nulls={text}")["source"] == {"nulls": [text]}
+    assert call("--read", f"nulls=[{text}, -]")["source"] == {"nulls": [text, "-"]}
 
 
 def test_a_value_without_a_name_is_refused() -> None:

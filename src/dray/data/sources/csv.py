@@ -3,10 +3,12 @@
 | rule           |                                                                                              |
 |----------------|----------------------------------------------------------------------------------------------|
 | types          | guessed from the start, middle and end of every file, then fixed; `types` overrides          |
+| numbers        | of a type that keeps them apart (`numbers.py`): no number becomes another one                |
 | pieces         | byte ranges of plain files, at true record starts; a compressed file is one piece             |
-| missing        | the empty cell; in columns that are not text also NA, NULL, NaN and others (`NULLS`)         |
-| rejected       | rows with too many or too few fields, a value that does not fit, text that is not UTF-8,      |
-|                | and a quote that is never closed                                                             |
+| missing        | the empty cell, quoted or not; in columns that are not text also NA, NULL, NaN and others    |
+|                | (`NULLS`)                                                                                    |
+| rejected       | rows with too many or too few fields, a value that does not fit or that a guessed type would |
+|                | change, text that is not UTF-8, and a quote that is never closed                             |
 | left out       | empty lines                                                                                  |
 """
 
@@ -24,11 +26,13 @@ from dray.data.source import PIECE_BYTES, OnReject, Piece, make_reject
 from dray.data.sources.blocks import parse_in_order, whole_records
 from dray.data.sources.columns import chosen
 from dray.data.sources.csv_format import BlockReader, CsvFormat
+from dray.data.sources.csv_numbers import Rows, sampled_numbers
 from dray.data.sources.csv_split import record_starts
 from dray.data.sources.files import DataFile, RandomFile, chunks, find_files, head, in_parallel
 from dray.data.sources.lines import LineNumbers
+from dray.data.sources.numbers import Numbers
 from dray.data.sources.quotes import first_sure_start, last_end
-from dray.data.sources.types import Found, agree, text_where_mixed
+from dray.data.sources.types import Found, agree, is_number, text_where_mixed
 from dray.errors import DataError
 from dray.storage import StorageOptions
 
@@ -59,6 +63,8 @@ class CsvSource:
     files: tuple[CsvFile, ...]
     form: CsvFormat
     storage: StorageOptions
+    guarded: frozenset[str] = frozenset()
+    """Number columns whose type nobody asked for: what it would change, such as 007, is rejected."""
     format: str = "csv"
     rows: int | None = None
 
@@ -78,7 +84,7 @@ class CsvSource:
         quoting = self.form.quoting(file.newline)
         compressed = file.file.compression is not None
         at_end = compressed or piece.stop >= file.file.bytes
-        reader = BlockReader(self.form, file.names, self.schema, chosen(columns, self.schema), at_end)
+        reader = BlockReader(self.form, file.names, self.schema, chosen(columns, self.schema), at_end, self.guarded)
         read = chunks(file.file, self.storage, file.begin if compressed else piece.start, piece.stop)
         lines = LineNumbers(file.file, file.begin, file.newline, self.storage)
         start = file.begin if compressed else piece.start
@@ -109,17 +115,37 @@ def open_csv(
     files = find_files(locations, storage)
     sample_bytes = min(SAMPLE_BYTES, max(HEAD_BYTES // 4, ALL_SAMPLES_BYTES // (3 * len(files))))
     opened = in_parallel(lambda file: _open(file, form, storage, sample_bytes), files)
-    found = [Found(file.file.location, schema) for file, schema in opened if schema is not None]
+    found = [
+        Found(file.file.location, text_where_mixed([sample.schema for sample in samples]), _merged(samples))
+        for file, samples in opened
+        if samples
+    ]
     if not found:
         raise DataError(f"There are no rows in {', '.join(locations)}.", fix="Name CSV files that hold rows.")
     names = {file.names: file.names for file, _ in opened}  # one object for equal ones: pickled once
     kept = tuple(CsvFile(file.file, file.begin, names[file.names], file.newline) for file, _ in opened)
-    return CsvSource(", ".join(locations), agree(found, types), kept, form, storage)
+    schema = agree(found, types)
+    guarded = frozenset(field.name for field in schema if is_number(field.type) and field.name not in (types or {}))
+    return CsvSource(", ".join(locations), schema, kept, form, storage, guarded)
 
 
-def _open(
-    file: DataFile, form: CsvFormat, storage: StorageOptions, sample_bytes: int
-) -> tuple[CsvFile, pa.Schema | None]:
+@dataclass(frozen=True, slots=True)
+class _Sample:
+    """What some records of a file say about their columns."""
+
+    schema: pa.Schema
+    numbers: dict[str, Numbers]
+
+
+def _merged(samples: Sequence[_Sample]) -> dict[str, Numbers]:
+    merged: dict[str, Numbers] = {}
+    for sample in samples:
+        for name, numbers in sample.numbers.items():
+            merged.setdefault(name, Numbers()).merge(numbers)
+    return merged
+
+
+def _open(file: DataFile, form: CsvFormat, storage: StorageOptions, sample_bytes: int) -> tuple[CsvFile, list[_Sample]]:
     size = max(HEAD_BYTES, sample_bytes)
     while True:
         data = head(file, storage, size)
@@ -138,11 +164,11 @@ def _open(
     names = form.column_names(data, begin, file.location)
     opened = CsvFile(file, begin, names, newline)
     if not names:
-        return opened, None
+        return opened, []
     samples = [data[begin:end]]
     if file.compression is None:
         samples += _further_samples(opened, form, storage, len(data), sample_bytes)
-    return opened, text_where_mixed([_guess(sample, names, form) for sample in samples])
+    return opened, [_guess(sample, names, form) for sample in samples]
 
 
 def _further_samples(
@@ -163,17 +189,18 @@ def _further_samples(
     return found
 
 
-def _guess(sample: bytes, names: tuple[str, ...], form: CsvFormat) -> pa.Schema:
+def _guess(sample: bytes, names: tuple[str, ...], form: CsvFormat) -> _Sample:
     if not sample:
-        return pa.schema([(name, pa.null()) for name in names])
+        return _Sample(pa.schema([(name, pa.null()) for name in names]), {})
     sample = sample.decode(errors="replace").encode()  # what is not UTF-8 is no reason to take text for bytes
-    table = pacsv.read_csv(
-        pa.BufferReader(sample),
-        pacsv.ReadOptions(column_names=names, use_threads=False, block_size=len(sample) + 64),
-        form.parse_options(lambda _: "skip"),
-        form.convert_options(None, names),
-    )
-    return pa.schema([(field.name, _with_fractions(field.type)) for field in table.schema])
+
+    def read(options: pacsv.ConvertOptions) -> pa.Table:
+        return form.read(sample, names, options, lambda _: "skip")
+
+    table = read(form.convert_options(None, names))
+    rows = Rows(table, sample, form.quoting(), names, lambda columns, type_: read(form.text_options(columns, type_)))
+    schema = pa.schema([(field.name, _with_fractions(field.type)) for field in table.schema])
+    return _Sample(schema, sampled_numbers(rows))
 
 
 def _with_fractions(type_: pa.DataType) -> pa.DataType:

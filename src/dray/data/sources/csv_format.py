@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from dray.data.sources.blocks import BadRow, Block, Parsed, keep_good
+from dray.data.sources.csv_numbers import Rows, first_changed
+from dray.data.sources.numbers import may_wrap
 from dray.data.sources.quotes import Quoting, ends_inside, records
 from dray.errors import ConfigError, DataError
 
@@ -21,8 +24,9 @@ NULLS = ("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "
          "NULL", "NaN", "None", "n/a", "nan", "null")  # fmt: skip
 """What stands for a missing value in columns that are not text. In text only the empty cell does: NA is Namibia."""
 
-_CONVERSION = re.compile(r"In CSV column #(\d+): (?:Row #\d+: )?CSV conversion error to ([^:]+): (.*)", re.DOTALL)
+_CONVERSION = re.compile(r"In CSV column #(\d+): (?:Row #\d+: )?(.*)", re.DOTALL)
 
+_TEXT = pa.string()
 _ROW = re.compile(r"Row #(\d+)")
 _MISCOUNTED = re.compile(r"Expected (\d+) columns, got (\d+)")
 
@@ -39,7 +43,8 @@ class CsvFormat:
     names: tuple[str, ...] | None = None
     """The columns; instead of those of the header, if there is one. Default without a header: f0, f1, ..."""
     nulls: tuple[str, ...] | None = None
-    """What stands for a missing value in any column, text too, unless it is quoted. Default: see `NULLS`."""
+    """What stands for a missing value, besides the empty cell: in text unless it is quoted, in other columns quoted or
+    not. Default: see `NULLS`."""
 
     def check(self) -> None:
         """Refuse what cannot be read."""
@@ -102,25 +107,54 @@ class CsvFormat:
     def parse_options(self, handler: object = None) -> pacsv.ParseOptions:
         return pacsv.ParseOptions(delimiter=self.delimiter, quote_char=self.quote or False, invalid_row_handler=handler)
 
-    def convert_options(self, schema: pa.Schema | None, columns: Sequence[str]) -> pacsv.ConvertOptions:
-        """Return the options for some columns; without a schema, types are guessed."""
+    def convert_options(
+        self, types: pa.Schema | None, columns: Sequence[str], *, text: bool | None = None
+    ) -> pacsv.ConvertOptions:
+        """Return the options for some columns; without types they are guessed.
+
+        `text`: the columns are all text, or none is; where that is not known, text that is quoted may become null.
+        """
         return pacsv.ConvertOptions(
-            column_types=schema,
+            column_types=types,
             include_columns=list(columns),
-            null_values=list(NULLS if self.nulls is None else self.nulls),
+            null_values=list(NULLS if self.nulls is None else {"", *self.nulls}),
             strings_can_be_null=self.nulls is not None,
-            quoted_strings_can_be_null=False,
+            quoted_strings_can_be_null=not text,
+        )
+
+    def text_options(self, columns: Sequence[str], type_: pa.DataType = _TEXT) -> pacsv.ConvertOptions:
+        """Return the options to read columns that are not text as they are written, or as another type."""
+        return pacsv.ConvertOptions(
+            column_types=dict.fromkeys(columns, type_),
+            include_columns=list(columns),
+            null_values=list(NULLS if self.nulls is None else {"", *self.nulls}),
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=True,
+        )
+
+    def read(
+        self,
+        data: bytes | pa.Buffer,
+        names: Sequence[str],
+        options: pacsv.ConvertOptions,
+        handler: Callable[[pacsv.InvalidRow], str] | None = None,
+    ) -> pa.Table:
+        """Return the rows of a text without a header. `handler` may pass over those with too many or too few fields."""
+        return pacsv.read_csv(
+            pa.BufferReader(data),
+            pacsv.ReadOptions(column_names=names, use_threads=False, block_size=len(data) + 64),
+            self.parse_options(handler),
+            options,
         )
 
 
 def _as_text(first: bytes, columns: int, form: CsvFormat) -> pa.Table:
     names = [f"f{i}" for i in range(columns)]
-    return pacsv.read_csv(
-        pa.BufferReader(first),
-        pacsv.ReadOptions(column_names=names, use_threads=False, block_size=len(first) + 64),
-        form.parse_options(),
-        pacsv.ConvertOptions(column_types=dict.fromkeys(names, pa.string())),
-    )
+    return form.read(first, names, pacsv.ConvertOptions(column_types=dict.fromkeys(names, pa.string())))
+
+
+class ChangedError(pa.ArrowInvalid):  # type: ignore[misc]  # pyarrow has no types
+    """A number that pyarrow reads, but as another one. It names its row as pyarrow's own errors do."""
 
 
 @dataclass(frozen=True)
@@ -134,6 +168,8 @@ class BlockReader:
     columns: tuple[str, ...]
     at_end: bool = True
     """Whether the last block ends where the file does: a quote may be left open only there."""
+    guarded: frozenset[str] = frozenset()
+    """Number columns whose type was guessed: what the type would change is rejected."""
 
     def parse(self, block: Block) -> Parsed:
         quoting = self.form.quoting()
@@ -169,7 +205,7 @@ class BlockReader:
             return BadRow(int(starts[index]), reason, record(index))
 
         def refuse(index: int, error: Exception) -> BadRow:
-            return BadRow(int(starts[index]), self._reason(error), record(index))
+            return BadRow(int(starts[index]), self._reason(error, record(index)), record(index))
 
         return keep_good(len(starts), parse, refuse, _row_named)
 
@@ -179,33 +215,68 @@ class BlockReader:
                 invalid.append(row)
             return "skip"
 
-        table = pacsv.read_csv(
-            pa.BufferReader(data),
-            pacsv.ReadOptions(column_names=self.names, use_threads=False, block_size=len(data) + 64),
-            self.form.parse_options(None if invalid is None else skip),
-            self._convert_options,
-        )
+        table = self._table(data, None if invalid is None else skip)
         if not table.num_rows:
             return []
-        if self.form.nulls is None:
-            table = empty_text_to_null(table)
-        return list(table.select(list(self.columns)).combine_chunks().to_batches())
+        if self._has_numbers:
+            self._require_unchanged(table, data, invalid)
+        return list(empty_text_to_null(table).select(list(self.columns)).combine_chunks().to_batches())
+
+    def _table(self, data: bytes | pa.Buffer, handler: Callable[[pacsv.InvalidRow], str] | None) -> pa.Table:
+        text, other = self._text_and_other
+        if self.form.nulls is None or not text or not other or not _holds(data, self.form.quote):
+            return self.form.read(data, self.names, self._convert_options, handler)
+        # pyarrow makes quoted values null in all columns or in none: NA in quotes is missing as a number, not as text.
+        one = self.form.read(data, self.names, self.form.convert_options(self.schema, text, text=True), handler)
+        pass_over = None if handler is None else _pass_over
+        rest = self.form.read(data, self.names, self.form.convert_options(self.schema, other, text=False), pass_over)
+        return pa.table({name: (one if name in text else rest)[name] for name in self.columns})
+
+    def _require_unchanged(
+        self, table: pa.Table, data: bytes | pa.Buffer, invalid: list[pacsv.InvalidRow] | None
+    ) -> None:
+        def read_as(columns: Sequence[str], type_: pa.DataType) -> pa.Table:
+            options = self.form.text_options(columns, type_)
+            return self.form.read(data, self.names, options, None if invalid is None else _pass_over)
+
+        rows = Rows(table, data, self.form.quoting(), self.names, read_as)
+        changed = first_changed(rows, self.columns, self.guarded)
+        if changed is None:
+            return
+        place = changed.row
+        for number in sorted(row.number - 1 for row in invalid or ()):
+            place += number <= place
+        raise ChangedError(f'Row #{place + 1}: column "{changed.column}": {changed.literal[:100]!r} {changed.why}')
+
+    @cached_property
+    def _has_numbers(self) -> bool:
+        return any(name in self.guarded or may_wrap(self.schema.field(name).type) for name in self.columns)
+
+    @cached_property
+    def _text_and_other(self) -> tuple[list[str], list[str]]:
+        text = [name for name in self.columns if _is_text(self.schema.field(name).type)]
+        return text, [name for name in self.columns if name not in text]
 
     @cached_property
     def _convert_options(self) -> pacsv.ConvertOptions:
-        return self.form.convert_options(self.schema, self.columns or self.names[:1])
+        text, other = self._text_and_other
+        columns = self.columns or self.names[:1]
+        return self.form.convert_options(self.schema, columns, text=bool(text) and not other)
 
-    def _reason(self, error: Exception) -> str:
+    def _reason(self, error: Exception, record: bytes) -> str:
+        if isinstance(error, ChangedError):
+            return str(error).partition(": ")[2]
         if counted := _MISCOUNTED.search(str(error)):
             return f"{counted[2]} fields instead of {counted[1]}"
         found = _CONVERSION.match(str(error))
         if found is None:
             return str(error).splitlines()[0]
         name = self.names[int(found[1])]
-        if "UTF8" in found[3]:
+        if "UTF8" in found[2]:
             return f'column "{name}": not UTF-8 text'
-        value = found[3].removeprefix("invalid value ").strip("'")
-        return f'column "{name}": {value[:100]!r} is not {found[2]}'
+        as_bytes = self.form.text_options([name], pa.binary())
+        value = self.form.read(record, self.names, as_bytes)[name][0].as_py().decode(errors="replace")
+        return f'column "{name}": {value[:100]!r} is not {self.schema.field(name).type}'
 
 
 def _row_named(error: str) -> int | None:
@@ -213,10 +284,22 @@ def _row_named(error: str) -> int | None:
     return None if found is None else int(found[1]) - 1
 
 
+def _holds(data: bytes | pa.Buffer, mark: str | None) -> bool:
+    return mark is not None and bool((np.frombuffer(data, np.uint8) == ord(mark)).any())
+
+
+def _pass_over(_row: pacsv.InvalidRow) -> str:
+    return "skip"
+
+
+def _is_text(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_))
+
+
 def empty_text_to_null(table: pa.Table) -> pa.Table:
     """Return the table with nulls for empty text."""
     for index, field in enumerate(table.schema):
-        if not (pa.types.is_string(field.type) or pa.types.is_large_string(field.type)):
+        if not _is_text(field.type):
             continue
         column = table.column(index)
         empty = pc.equal(pc.binary_length(column), 0)

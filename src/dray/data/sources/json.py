@@ -2,14 +2,15 @@
 
 Nested objects become columns named `a.b` (see `json_types.py`). Lines are divided by byte ranges; an array and a
 compressed file are one piece, read as a stream. Rejected are lines and items that are no JSON object (one cut in half,
-say), a value that does not fit its column, and a field that the sample did not have (`extra_fields="ignore"` drops
-such fields).
+say), a value that does not fit its column or that its guessed type would change (`json_numbers.py`), and a field that
+the sample did not have (`extra_fields="ignore"` drops such fields).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
 from typing import Literal
 
@@ -19,9 +20,11 @@ from dray.data.source import PIECE_BYTES, OnReject, Piece, make_reject
 from dray.data.sources.blocks import MOST_RECORD_BYTES, BadRow, Block, Parsed, keep_good, parse_in_order, whole_records
 from dray.data.sources.columns import chosen
 from dray.data.sources.files import DataFile, RandomFile, chunks, find_files, head, in_parallel
+from dray.data.sources.json_numbers import Guard, Rows, make_guard
 from dray.data.sources.json_records import Records, items, last_item_end, last_line_end, lines
 from dray.data.sources.json_samples import look
 from dray.data.sources.json_types import (
+    Demands,
     ExtraFields,
     Seen,
     asked_types,
@@ -66,6 +69,8 @@ class JsonSource:
     files: tuple[JsonFile, ...]
     storage: StorageOptions
     extra_fields: ExtraFields = "reject"
+    asked: frozenset[str] = frozenset()
+    """The columns whose type the user named: what else a guessed type would change is rejected."""
     format: str = "json"
     rows: int | None = None
 
@@ -89,7 +94,9 @@ class JsonSource:
         file = next(file for file in self.files if file.file.location == piece.name)
         start = piece.start if file.divisible else file.begin
         read = chunks(file.file, self.storage, start, piece.stop)
-        reader = _BlockReader(self.shape, chosen(columns, self.schema), file.layout == "array", self.extra_fields)
+        reader = _BlockReader(
+            Demands(self.shape, self.extra_fields, self.asked), chosen(columns, self.schema), file.layout == "array"
+        )
         numbers = LineNumbers(file.file, file.begin, b"\n", self.storage)
         blocks = whole_records(read, last_item_end if reader.array else last_line_end, start, piece.name)
         for block, parsed in parse_in_order(blocks, reader.parse):
@@ -118,22 +125,22 @@ class JsonSource:
         return file.bytes
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class _BlockReader:
-    shape: pa.Schema
+    demands: Demands
     columns: tuple[str, ...]
     array: bool
-    extra_fields: ExtraFields
 
     def parse(self, block: Block) -> Parsed:
         if not self.array:
             try:
-                return Parsed(self._read(block.data))
+                return Parsed(self._read(block.data, lambda: _texts(lines(block.data))))
             except (pa.ArrowInvalid, UnicodeDecodeError):
                 return self._parse_carefully(lines(block.data))
         records = items(block.data)
         try:
-            parsed = Parsed(self._read(records.text(0, len(records)))) if len(records) else Parsed()
+            whole = records.text(0, len(records)) if len(records) else b""
+            parsed = Parsed(self._read(whole, lambda: _texts(records))) if len(records) else Parsed()
         except (pa.ArrowInvalid, UnicodeDecodeError):
             parsed = self._parse_carefully(records)
         if block.last:
@@ -144,19 +151,37 @@ class _BlockReader:
         def refuse(index: int, error: Exception) -> BadRow:
             text = records.text(index, index + 1)
             offset = int(records.starts[index]) + len(text) - len(text.lstrip())
-            return BadRow(offset, misfit(text, self.shape, error), text.strip())
+            return BadRow(offset, misfit(text, self.demands, error), text.strip())
 
         def parse(indices: Sequence[int]) -> Parsed:
-            return Parsed(self._read(b"\n".join(records.text(index, index + 1) for index in indices)))
+            texts = [records.text(index, index + 1) for index in indices]
+            return Parsed(self._read(b"\n".join(texts), lambda: texts))
 
         # pyarrow names a row too, but two bad lines can make one good object: then the count is wrong.
         return keep_good(len(records), parse, refuse, lambda _: None)
 
-    def _read(self, data: bytes) -> list[pa.RecordBatch]:
-        table = read_objects(data, self.shape, self.extra_fields)
+    def _read(self, data: bytes, texts: Callable[[], Sequence[bytes]]) -> list[pa.RecordBatch]:
+        """Return the objects of a text; `texts` has each of them alone."""
+        table = read_objects(data, self.demands.shape, self.demands.extra_fields)
         if not table.num_rows:
             return []
-        return list(flatten(table).select(list(self.columns)).combine_chunks().to_batches())
+        flat = flatten(table)
+        if self._guard is not None and len(rows := self._guard.suspicious(flat, data)):
+            self._require_unchanged(texts(), rows if len(rows) < table.num_rows else None)
+        return list(flat.select(list(self.columns)).combine_chunks().to_batches())
+
+    @cached_property
+    def _guard(self) -> Guard | None:
+        return make_guard(flat_schema(self.demands.shape), self.demands.asked)
+
+    def _require_unchanged(self, texts: Sequence[bytes], rows: Rows | None) -> None:
+        for text in texts if rows is None or max(rows) >= len(texts) else (texts[row] for row in rows):
+            if reason := self.demands.changed(text):
+                raise pa.ArrowInvalid(reason)
+
+
+def _texts(records: Records) -> list[bytes]:
+    return [records.text(index, index + 1) for index in range(len(records))]
 
 
 def _unfinished(records: Records) -> list[BadRow]:
@@ -192,7 +217,8 @@ def open_json(
             f"No JSON object with a field was found at the start of {sampled[0][0].file.location}.",
             fix="Write an object on each line, or one array of objects.",
         )
-    return JsonSource(", ".join(locations), shape, tuple(file for file, _ in sampled), storage, extra_fields)
+    opened = tuple(file for file, _ in sampled)
+    return JsonSource(", ".join(locations), shape, opened, storage, extra_fields, frozenset(asked))
 
 
 def _open(file: DataFile, storage: StorageOptions, size: int) -> tuple[JsonFile, list[bytes]]:

@@ -6,16 +6,18 @@ one by one only where pyarrow finds that something in their block does not fit w
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from dray.data.sources.json_numbers import has_large, leaves
 from dray.data.sources.json_records import Records
-from dray.data.sources.json_types import Place, Seen, flat_schema, flatten, read_objects
+from dray.data.sources.json_types import Place, Seen, flat_schema, flatten, load, read_objects
+from dray.data.sources.numbers import Numbers
+from dray.data.sources.types import is_number
 
 BLOCK_RECORDS = 500
 _DATE, _CLOCK, _ZONE = r"\d{4}-\d\d-\d\d", r"[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,%d})?)?", r"(?:Z|[+-]\d\d(?::?\d\d)?)"
@@ -39,7 +41,7 @@ def look(records: Records, location: str, seen: Seen, asked: Mapping[str, pa.Dat
             start = int(records.starts[index]) + len(text) - len(text.lstrip())
             line, counted = line + records.data.count(b"\n", counted, start), start
             try:
-                value = json.loads(text)
+                value = load(text)
             except (ValueError, RecursionError):
                 continue
             if isinstance(value, dict):
@@ -54,6 +56,8 @@ class _Known:
     """With times as text: read as times, they would not tell what was written, with a zone or without."""
     times: tuple[pa.Field, ...]
     """Columns that hold nothing but times."""
+    numbers: Mapping[str, Numbers]
+    """What the numbers look like, by column, where the type is to be found out."""
 
     def covers(self, text: bytes) -> bool:
         """Say whether the objects hold no name and no kind of value that is new."""
@@ -61,14 +65,41 @@ class _Known:
             table = flatten(read_objects(text, self.shape, "reject"))
         except (pa.ArrowException, UnicodeDecodeError):
             return False
-        return all(_are_times(table[field.name], field.type) for field in self.times)
+        return all(_are_times(table[field.name], field.type) for field in self.times) and not any(
+            self._is_new(path, values)
+            for name, column in zip(table.column_names, table.columns, strict=True)
+            for path, values in leaves(name, column)
+        )
+
+    def _is_new(self, path: str, values: pa.ChunkedArray) -> bool:
+        """Say whether there may be a number that the type found so far takes, and would change beside others."""
+        known = self.numbers.get(path)
+        if known is None or not is_number(values.type):
+            return False
+        if pt.is_decimal(values.type):  # takes strings too
+            return True
+        if known.inexact is None and has_large(values):
+            return True
+        return pt.is_int64(values.type) and known.low >= 0 and (pc.min(values).as_py() or 0) < 0
 
 
 def _known(seen: Seen, asked: Mapping[str, pa.DataType]) -> _Known:
     # Null is what was never seen to be anything else: the first value there is new.
     fields = list(seen.arrow("", asked, unknown=pa.null())) if seen.fields else []
     times = tuple(field for field in flat_schema(pa.schema(fields)) if pt.is_timestamp(field.type))
-    return _Known(pa.schema([_as_written(field, pa.string()) for field in fields]), times)
+    return _Known(
+        pa.schema([_as_written(field, pa.string()) for field in fields]), times, dict(_numbers(seen, "", asked))
+    )
+
+
+def _numbers(seen: Seen, path: str, asked: Mapping[str, pa.DataType]) -> Iterator[tuple[str, Numbers]]:
+    if path in asked:
+        return
+    yield path, seen.numbers
+    for name, inner in seen.fields.items():
+        yield from _numbers(inner, f"{path}.{name}" if path else name, asked)
+    if seen.items is not None:
+        yield from _numbers(seen.items, f"{path}[]", asked)
 
 
 def _as_written(field: pa.Field, time: pa.DataType) -> pa.Field:

@@ -4,7 +4,8 @@
 |------------------------------------------|--------------------------------------------------------------------------|
 | `{"a": {"b": 1}}`                        | a column `a.b`, at any depth; missing where an object on the way is      |
 | `[1, 2]`                                 | a list, which stays a list; objects in it stay objects                   |
-| whole numbers; any with a point or `e`   | int64; double                                                            |
+| whole numbers; any with a point or `e`   | int64; double. Where those would change one: uint64 or decimal           |
+|                                          | (`numbers.py`)                                                           |
 | strings                                  | string; timestamp[us] where every one in the sample is a time (ISO 8601) |
 | `null`, or no such name                  | missing                                                                  |
 """
@@ -13,14 +14,15 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Container, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.json as pajson
 import pyarrow.types as pt
 
+from dray.data.sources.numbers import Numbers, exact_as_double, fits_decimal, may_wrap
 from dray.data.sources.types import as_type
 from dray.errors import ConfigError, DataError, nearest
 
@@ -28,7 +30,31 @@ ExtraFields = Literal["reject", "ignore"]
 _TIME = re.compile(
     r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.(?P<fraction>\d{1,9}))?)?(?P<zone>Z|[+-]\d\d(?::?\d\d)?)?)?"
 )
+_UNREAD = re.compile(r"couldn't parse:(.*)|: (\S+) requires (?:scale|precision)")
 _TEXT = pa.string()
+DECIMAL_DIGITS = (38, 76)
+
+
+class Float(float):
+    """A number with a point or an exponent, with the text that it was."""
+
+    literal: str
+
+
+def load(text: bytes | str) -> Any:
+    """Return what Python's parser makes of a text, with the digits of its numbers; raises what that does."""
+    return json.loads(text, parse_float=_float)
+
+
+def _float(literal: str) -> Float:
+    number = Float(literal)
+    number.literal = literal
+    return number
+
+
+def literal_of(number: float) -> str:
+    """Return a number as it stands in the text."""
+    return number.literal if isinstance(number, Float) else repr(number)
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +75,14 @@ class Seen:
     kinds: dict[str, Place] = field(default_factory=dict)
     fields: dict[str, Seen] = field(default_factory=dict)
     items: Seen | None = None
+    numbers: Numbers = field(default_factory=Numbers)
 
     def add(self, value: Any, place: Place) -> None:
         kind = _kind(value)
         if kind != "null":
             self.kinds.setdefault(kind, place)
+        if kind in _NUMBERS:
+            self.numbers.add(literal_of(value))
         if isinstance(value, dict):
             for name, inner in value.items():
                 self.fields.setdefault(name, Seen()).add(inner, place)
@@ -93,19 +122,31 @@ class Seen:
             return pa.struct([(name, seen.arrow(f"{dot}{name}", asked, unknown)) for name, seen in self.fields.items()])
         if kind == "list":
             return pa.list_((self.items or Seen()).arrow(f"{path}[]", asked, unknown))
+        if kind in _NUMBERS:
+            return self._number(path)
         return _TYPES[kind]
+
+    def _number(self, path: str) -> pa.DataType:
+        found = self.numbers.arrow(DECIMAL_DIGITS)
+        if found is None:
+            large = self.numbers.inexact or str(max(self.numbers.low, self.numbers.high, key=abs))
+            raise DataError(
+                f'Column "{path}" holds the number {_cut(large)}, which no type holds beside its other numbers.',
+                fix=f'types={{"{path}": "double"}} reads the nearest numbers that there are. Written as strings, all '
+                "digits are kept.",
+            )
+        return found
 
 
 _TYPES = {
     "bool": pa.bool_(),
-    "integer": pa.int64(),
-    "float": pa.float64(),
     "string": pa.string(),
     "time us": pa.timestamp("us"),
     "time ns": pa.timestamp("ns"),
     "time us zone": pa.timestamp("us", "UTC"),
     "time ns zone": pa.timestamp("ns", "UTC"),
 }
+_NUMBERS = ("integer", "float")
 _NAMES = {"bool": "bool", "integer": "int64", "float": "double"}
 _PLAIN = {kind: kind for kind in ("object", "list", "integer", "float", "string")} | {"bool": "true or false"}
 _PLAIN |= {kind: "a time" for kind in _TYPES if kind.startswith("time")}
@@ -118,7 +159,7 @@ def _kind(value: Any) -> str:
         case bool():
             return "bool"
         case int():
-            return "integer" if -(2**63) <= value < 2**63 else "float"
+            return "integer"
         case float():
             return "float"
         case str():
@@ -192,10 +233,24 @@ def flatten(table: pa.Table) -> pa.Table:
     return table
 
 
-def misfit(text: bytes, shape: pa.Schema, error: Exception) -> str:
+@dataclass(frozen=True, slots=True)
+class Demands:
+    """What objects must fit."""
+
+    shape: pa.Schema
+    extra_fields: ExtraFields = "reject"
+    asked: Container[str] = ()
+    """The columns whose type the user named: there the nearest number will do."""
+
+    def changed(self, text: bytes) -> str | None:
+        """Return which value of a record that pyarrow reads would be another one; None if all are kept."""
+        return _misfit(load(text), pa.struct(list(self.shape)), "", None, self)
+
+
+def misfit(text: bytes, demands: Demands, error: Exception) -> str:
     """Return why a record was refused, in the user's words."""
     try:
-        value = json.loads(text.decode())
+        value = load(text.decode())
     except UnicodeDecodeError:
         return "not UTF-8 text"
     except json.JSONDecodeError as reason:
@@ -206,28 +261,41 @@ def misfit(text: bytes, shape: pa.Schema, error: Exception) -> str:
     if not isinstance(value, dict):
         return f"{_article(value)} instead of an object"
     first_line = (str(error).splitlines() or [""])[0]
-    unread = first_line.rpartition("couldn't parse:")[2] if "couldn't parse:" in first_line else None
-    return _misfit(value, pa.struct(list(shape)), "", unread) or first_line
+    found = _UNREAD.search(first_line)
+    unread = found[1] or found[2] if found else None
+    return _misfit(value, pa.struct(list(demands.shape)), "", unread, demands) or first_line
 
 
-def _misfit(value: Any, type_: pa.DataType, path: str, unread: str | None) -> str | None:
+def _misfit(value: Any, type_: pa.DataType, path: str, unread: str | None, demands: Demands) -> str | None:
     if value is None:
         return None
-    wanted = _wanted(type_)
+    asked = path in demands.asked
+    wanted = () if pt.is_decimal(type_) and asked else _wanted(type_)
     if (wanted and not isinstance(value, wanted)) or (isinstance(value, bool) and not pt.is_boolean(type_)):
         return f'column "{path}": {_article(value)} is not {type_}'
     if isinstance(value, dict) and pt.is_struct(type_):
         known = {child.name: child.type for child in type_}
         for name, inner in value.items():
             place = f"{path}.{name}" if path else name
+            if name not in known and demands.extra_fields == "ignore":
+                continue
             if name not in known:
                 return f'"{place}" is a field that the sample did not have'
-            if found := _misfit(inner, known[name], place, unread):
+            if found := _misfit(inner, known[name], place, unread, demands):
                 return found
         return None
     if isinstance(value, list) and pt.is_list(type_):
-        return next(filter(None, (_misfit(inner, type_.value_type, f"{path}[]", unread) for inner in value)), None)
-    if unread is not None and (str(value) == unread or json.dumps(value).strip('"') == unread):
+        if asked:
+            demands = replace(demands, asked={f"{path}[]"})
+        inside = (_misfit(inner, type_.value_type, f"{path}[]", unread, demands) for inner in value)
+        return next(filter(None, inside), None)
+    changed = (pt.is_floating(type_) and not asked and not exact_as_double(literal_of(value))) or (
+        may_wrap(type_) and not isinstance(value, str) and not fits_decimal(literal_of(value), type_)
+    )
+    if changed:
+        return f'column "{path}": {_cut(literal_of(value))} has more digits than {type_} can hold'
+    written = literal_of(value) if isinstance(value, float) else str(value)
+    if unread is not None and unread in (written, json.dumps(value).strip('"')):
         return f'column "{path}": {unread[:100]!r} is not {type_}'
     return None
 
@@ -239,9 +307,13 @@ def _wanted(type_: pa.DataType) -> tuple[type, ...]:
         return (list,)
     if pt.is_boolean(type_):
         return (bool,)
-    if pt.is_integer(type_) or pt.is_floating(type_):
+    if pt.is_integer(type_) or pt.is_floating(type_) or pt.is_decimal(type_):
         return (int, float)
     return (str,) if pt.is_string(type_) or pt.is_timestamp(type_) else ()
+
+
+def _cut(literal: str) -> str:
+    return literal if len(literal) <= 100 else f"{literal[:100]}..."
 
 
 def _article(value: Any) -> str:

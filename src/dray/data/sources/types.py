@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.types as pt
 
+from dray.data.sources.numbers import Numbers
 from dray.errors import ConfigError, DataError, nearest
 
 
@@ -17,6 +18,8 @@ class Found:
 
     location: str
     schema: pa.Schema
+    numbers: Mapping[str, Numbers] = field(default_factory=dict)
+    """Of text: what the numbers look like, by column. Its type says no more than integer or double."""
 
 
 def widest(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
@@ -48,9 +51,9 @@ def text_where_mixed(schemas: Sequence[pa.Schema]) -> pa.Schema:
     """Return the schema of one text file from those of its samples: what no other type holds is text."""
     common = schemas[0]
     for schema in schemas[1:]:
-        for index, field in enumerate(schema):
-            wide = widest(common.field(index).type, field.type)
-            common = common.set(index, field.with_type(pa.string() if wide is None else wide))
+        for index, column in enumerate(schema):
+            wide = widest(common.field(index).type, column.type)
+            common = common.set(index, column.with_type(pa.string() if wide is None else wide))
     return common
 
 
@@ -64,6 +67,7 @@ def agree(found: Sequence[Found], types: Mapping[str, str | pa.DataType] | None)
     fields = []
     for name in first.schema.names:
         type_, by = asked.get(name, first.schema.field(name).type), first.location
+        numbers = merged_numbers(found, name)
         for other in found[1:]:
             index = other.schema.get_field_index(name)
             if index < 0:
@@ -71,6 +75,8 @@ def agree(found: Sequence[Found], types: Mapping[str, str | pa.DataType] | None)
             if name in asked:
                 continue
             wide = widest(type_, other.schema.field(index).type)
+            if wide is None and numbers.code is not None and {type_, other.schema.field(index).type} <= _TEXT_OR_NUMBER:
+                wide = pa.string()  # 007 in one file and 7 or X7 in another are codes
             if wide is None:
                 raise DataError(
                     f'The files differ: column "{name}" is {type_} in {by} but {other.schema.field(index).type} '
@@ -80,12 +86,30 @@ def agree(found: Sequence[Found], types: Mapping[str, str | pa.DataType] | None)
                 )
             if wide != type_:
                 type_, by = wide, other.location
+        if name not in asked and is_number(type_) and any(name in one.numbers for one in found):
+            type_ = numbers.arrow() or pa.string()
         fields.append(pa.field(name, pa.string() if pt.is_null(type_) else type_))
     for other in found[1:]:
         for name in other.schema.names:
             if first.schema.get_field_index(name) < 0:
                 raise _missing(name, other.location, first.location)
     return pa.schema(fields)
+
+
+_TEXT_OR_NUMBER = {pa.string(), pa.int64(), pa.float64()}
+
+
+def merged_numbers(found: Sequence[Found], name: str) -> Numbers:
+    """Return what the numbers of a column look like in all files."""
+    merged = Numbers()
+    for one in found:
+        if name in one.numbers:
+            merged.merge(one.numbers[name])
+    return merged
+
+
+def is_number(type_: pa.DataType) -> bool:
+    return bool(pt.is_integer(type_) or pt.is_floating(type_) or pt.is_decimal(type_))
 
 
 def asked_types(types: Mapping[str, str | pa.DataType] | None, names: Sequence[str]) -> dict[str, pa.DataType]:

@@ -201,7 +201,13 @@ class TestSamples:
         ({"x": None}, {"x": 1}, "int64"),
         ({"x": None}, {"x": "2024-01-01"}, "timestamp[us]"),
         ({"x": []}, {"x": [1]}, "list<item: int64>"),
-        ({"x": 1}, {"x": 2**70}, "double"),
+        ({"x": 1}, {"x": 2**70}, "decimal128(38, 0)"),
+        ({"x": 1}, {"x": 2**64 - 1}, "uint64"),
+        ({"x": 2**63}, {"x": -1}, "decimal128(38, 0)"),
+        ({"x": -1}, {"x": 2**63}, "decimal128(38, 0)"),
+        ({"x": 0.5}, {"x": 2**53 + 1}, "decimal128(38, 18)"),
+        ({"x": 2**53 + 1}, {"x": 0.5}, "decimal128(38, 18)"),
+        ({"x": [0.5]}, {"x": [2**53 + 1]}, "list<item: decimal128(38, 18)>"),
     )
 
     @pytest.mark.parametrize(("first", "later", "found"), LATER)

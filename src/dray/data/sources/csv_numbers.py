@@ -1,0 +1,192 @@
+"""Numbers of CSV text that a column's type would change: `001` into 1, 9007199254740993 into 9007199254740992.
+
+pyarrow reads such a number without a word, and looking at each as text would take as long as reading does. So the bytes
+of a block are first searched for a value that begins with a zero and goes on, and the doubles that were read for one
+above 2^53; only where there is one are the columns in question read again, as text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Container, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from dray.data.sources.numbers import CODE, EXACT_BELOW, Numbers, exact_as_double, fits_decimal, may_wrap, room
+from dray.data.sources.quotes import CR, LF, Positions, Quoting
+
+_STEP = 64 << 10
+"""Bytes that are searched at a time: what is found about them stays in the processor's cache."""
+_SPACE = r"[ \t]*"
+_IS_CODE = f"^{_SPACE}{CODE}{_SPACE}$"
+_SOFT = list(b" \t+-")
+"""What may stand between the begin of a value and its first digit, and in the middle of a date."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """Rows as they were read, with the text that they come from."""
+
+    table: pa.Table
+    data: bytes | pa.Buffer
+    quoting: Quoting
+    names: Sequence[str]
+    """The columns of the text, in order."""
+    read_as: Callable[[Sequence[str], pa.DataType], pa.Table]
+    """Reads columns of the same rows as another type, with null for what is missing."""
+
+    def may_have_codes(self, names: Sequence[str]) -> list[str]:
+        """Return those of some columns where a value may begin with a zero and go on: all, if it does not show."""
+        zeros = zeros_that_lead(self.data, self.quoting) if names else ()
+        if not len(zeros):
+            return []
+        text = np.frombuffer(self.data, np.uint8)
+        if self.quoting.quote is not None and (text == self.quoting.quote).any():
+            return list(names)
+        ends = np.flatnonzero((text == self.quoting.delimiter) | (text == LF))
+        if len(ends) + (text[-1] != LF) != len(self.names) * self.table.num_rows:  # rows or empty lines were left out
+            return list(names)
+        having = {self.names[index] for index in np.unique(np.searchsorted(ends, zeros) % len(self.names))}
+        return [name for name in names if name in having]
+
+
+@dataclass(frozen=True, slots=True)
+class Changed:
+    """A number that would be another one, or another text."""
+
+    column: str
+    row: int
+    literal: str
+    why: str
+
+
+def sampled_numbers(rows: Rows) -> dict[str, Numbers]:
+    """Return what the number columns of a sample look like, whose types pyarrow guessed."""
+    table = rows.table
+    names = [field.name for field in table.schema if pt.is_integer(field.type) or pt.is_floating(field.type)]
+    codes = rows.may_have_codes(names)
+    large = [name for name in names if pt.is_floating(table[name].type) and _has_large(table[name])]
+    asked = [name for name in names if name in large or name in codes]
+    texts = rows.read_as(asked, pa.string()) if asked else table
+    found = {}
+    for name in names:
+        if name in large:
+            found[name] = _written(texts[name])
+        else:
+            found[name] = _integers(table[name]) if pt.is_integer(table[name].type) else Numbers(whole=False)
+        if name in codes and (row := _first_code(texts[name])) is not None:
+            found[name].code = texts[name][row].as_py().strip()
+    return found
+
+
+def _written(texts: pa.ChunkedArray) -> Numbers:
+    numbers = Numbers()
+    for literal in pc.unique(texts.drop_null()).to_pylist():
+        numbers.add(literal)
+    return numbers
+
+
+def _integers(column: pa.ChunkedArray) -> Numbers:
+    numbers = Numbers()
+    for bound in pc.min_max(column).as_py().values():
+        numbers.add(str(bound))
+    if _has_large(column):
+        written = (str(value) for value in pc.unique(column.drop_null()).to_pylist())
+        numbers.inexact = next((literal for literal in written if not exact_as_double(literal)), None)
+    return numbers
+
+
+def first_changed(rows: Rows, columns: Sequence[str], guarded: Container[str]) -> Changed | None:
+    """Return a number that the type of its column would change, of the columns that are `guarded`."""
+    table = rows.table
+    names = [name for name in columns if name in guarded]
+    codes = rows.may_have_codes(names)
+    large = [name for name in names if pt.is_floating(table[name].type) and _has_large(table[name])]
+    wrapped = [name for name in columns if may_wrap(table[name].type)]  # guarded or not: nobody asks for that
+    if not codes and not large and not wrapped:
+        return None
+    texts = rows.read_as([name for name in columns if name in {*codes, *large, *wrapped}], pa.string())
+    doubles = rows.read_as(wrapped, pa.float64()) if wrapped else table
+    for kind, found in (
+        ("has a leading zero, which {} would lose", ((name, _first_code(texts[name])) for name in codes)),
+        ("has more digits than {} can hold", ((name, _first_inexact(table[name], texts[name])) for name in large)),
+        (
+            "has more digits than {} can hold",
+            ((name, _first_wrapped(table[name].type, doubles[name], texts[name])) for name in wrapped),
+        ),
+    ):
+        for name, row in found:
+            if row is not None:
+                return Changed(name, row, texts[name][row].as_py().strip(), kind.format(table[name].type))
+    return None
+
+
+def _first_code(texts: pa.ChunkedArray) -> int | None:
+    row: int = pc.index(pc.match_substring_regex(texts, _IS_CODE), True).as_py()
+    return row if row >= 0 else None
+
+
+def _first_inexact(values: pa.ChunkedArray, texts: pa.ChunkedArray) -> int | None:
+    rows = pc.indices_nonzero(pc.greater_equal(pc.abs(values), float(EXACT_BELOW))).to_pylist()
+    return next((row for row in rows if not exact_as_double(texts[row].as_py().strip())), None)
+
+
+def _first_wrapped(type_: pa.DataType, doubles: pa.ChunkedArray, texts: pa.ChunkedArray) -> int | None:
+    near = room(type_) * (1 - 1e-9)  # as a double, and so perhaps a little less than it is
+    rows = pc.indices_nonzero(pc.greater_equal(pc.abs(doubles), near)).to_pylist()
+    return next((row for row in rows if not fits_decimal(texts[row].as_py().strip(), type_)), None)
+
+
+def _has_large(column: pa.ChunkedArray) -> bool:
+    """Say whether a number is so large that a double may not hold its digits."""
+    kind = np.float64 if pt.is_floating(column.type) else np.int64
+    for chunk in column.chunks:
+        if not len(chunk):
+            continue
+        # Whatever stands where a value is missing does no harm: it is looked at once more.
+        values = np.frombuffer(chunk.buffers()[1], kind)[chunk.offset : chunk.offset + len(chunk)]
+        if values.max() >= EXACT_BELOW or values.min() <= -EXACT_BELOW or np.isnan(values.max()):
+            return True
+    return False
+
+
+def zeros_that_lead(data: bytes | pa.Buffer, quoting: Quoting) -> Positions:
+    """Return where a zero begins a value that goes on, but not with a point: none is left out, some may be others."""
+    text = np.frombuffer(data, np.uint8)
+    first = np.concatenate([np.full(2, LF, np.uint8), text[:3]])  # before the first value stands a line end, as it were
+    found = [_zeros(first, quoting) - 2]
+    found += [_zeros(text[start : start + _STEP + 3], quoting) + start for start in range(0, len(text), _STEP)]
+    return np.concatenate(found)
+
+
+def _zeros(text: npt.NDArray[np.uint8], quoting: Quoting) -> Positions:
+    """Return the places of such zeros behind the second byte."""
+    earlier, before, after = text[:-3], text[1:-2], text[3:]
+    # Quotes, the comma, the plus and white space are below the minus; the point, digits and letters are above.
+    marks = [mark for mark in (quoting.delimiter, quoting.quote) if mark is not None]
+    zero = text[2:-1] == ord("0")
+    zero &= after >= ord("0")
+    maybe = before < ord("-")
+    negative = earlier < ord("-")  # in 2024-01-05 it is a digit
+    for mark in marks:
+        if mark >= ord("-"):
+            maybe |= before == mark
+            negative |= earlier == mark
+            zero &= after != mark
+    negative &= before == ord("-")
+    maybe |= negative
+    maybe &= zero
+    if not maybe.any():
+        return np.empty(0, np.int64)
+    places: Positions = np.flatnonzero(maybe)
+    begins = np.zeros(256, bool)
+    begins[[LF, CR, *marks]] = True
+    soft = begins.copy()
+    soft[_SOFT] = True
+    # The zero of 2024-01-05 03:00 begins no value: two bytes before it stands a digit.
+    sure = begins[before[places]] | (soft[before[places]] & soft[earlier[places]])
+    return places[sure] + 2

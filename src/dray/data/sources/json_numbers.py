@@ -1,0 +1,85 @@
+"""Numbers of JSON objects that a column's type would change: 9007199254740993 into 9007199254740992 as a double.
+
+pyarrow reads such a number without a word, and Python's parser, which shows its digits, takes ten times as long. So
+objects are looked at one by one only where pyarrow found a number beyond 2^53 in a column of doubles.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.types as pt
+
+from dray.data.sources.numbers import EXACT_BELOW, may_wrap
+
+Rows = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """The number columns whose type nobody asked for."""
+
+    doubles: frozenset[str]
+    decimals: re.Pattern[bytes] | None
+    """Finds a string under the name of a decimal: pyarrow would take "012" for 12."""
+    every: bool = False
+    """There is a column of which pyarrow does not tell what it changes."""
+
+    def suspicious(self, table: pa.Table, data: bytes) -> Rows:
+        """Return the rows of a flat table that may hold a number which its type changes."""
+        every = np.arange(table.num_rows)
+        if self.every or (self.decimals is not None and self.decimals.search(data)):
+            return every
+        large = np.zeros(table.num_rows, bool)
+        for column, name in zip(table.columns, table.column_names, strict=True):
+            for path, values in leaves(name, column):
+                if path not in self.doubles or not has_large(values):
+                    continue
+                if path != name:  # within a list: who knows in which
+                    return every
+                large |= np.abs(pc.fill_null(values, 0.0).to_numpy()) >= EXACT_BELOW
+        return np.flatnonzero(large)
+
+
+def make_guard(schema: pa.Schema, asked: Container[str]) -> Guard | None:
+    """Return the guard of the columns of a flat schema, or None if there is nothing to guard."""
+    found = [(path, type_, field.name in asked) for field in schema for path, type_ in _types(field.name, field.type)]
+    doubles = frozenset(path for path, type_, named in found if pt.is_floating(type_) and not named)
+    decimals = [path for path, type_, named in found if pt.is_decimal(type_) and not named]
+    every = any(may_wrap(type_) for _, type_, _ in found) or any("[]" in path for path in decimals)
+    names = sorted({re.escape(path.rpartition(".")[2].encode()) for path in decimals})
+    strings = re.compile(rb'"(?:' + b"|".join(names) + rb')"\s*:\s*"') if names else None
+    return Guard(doubles, strings, every) if doubles or names or every else None
+
+
+def leaves(path: str, values: pa.ChunkedArray) -> Iterator[tuple[str, pa.ChunkedArray]]:
+    """Yield what stands within lists, and within objects in them, as columns of their own."""
+    if pt.is_list(values.type):
+        yield from leaves(f"{path}[]", pc.list_flatten(values))
+    elif pt.is_struct(values.type):
+        for index, inner in enumerate(values.type):
+            yield from leaves(f"{path}.{inner.name}", pc.struct_field(values, [index]))
+    else:
+        yield path, values
+
+
+def _types(path: str, type_: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
+    if pt.is_list(type_):
+        yield from _types(f"{path}[]", type_.value_type)
+    elif pt.is_struct(type_):
+        for inner in type_:
+            yield from _types(f"{path}.{inner.name}", inner.type)
+    else:
+        yield path, type_
+
+
+def has_large(values: pa.ChunkedArray) -> bool:
+    """Say whether one is so large that a double may not hold its digits."""
+    bounds: Sequence[float | None] = pc.min_max(values).as_py().values()
+    return any(bound is not None and abs(bound) >= EXACT_BELOW for bound in bounds)

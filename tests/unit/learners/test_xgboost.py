@@ -345,7 +345,7 @@ def test_a_parameter_that_xgboost_refuses_is_the_users_mistake(
 ) -> None:
     case = Case(dataset, "binary", Split(0.3, 1), rounds=1)
     case.task = replace(case.task, params=case.task.params | params)
-    with pytest.raises(ConfigError, match="XGBoost refuses|XGBoost has no metric") as raised:
+    with pytest.raises(ConfigError, match=r"XGBoost refuses|XGBoost has no metric") as raised:
         case.alone()
     assert named in raised.value.what
 

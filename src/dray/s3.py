@@ -151,6 +151,13 @@ def _for_sts(access: _Access) -> dict[str, str]:
     return found
 
 
+def etag(filesystem: pafs.S3FileSystem, path: str) -> str:
+    """Return the store's own mark of an object's content; empty if it gives none."""
+    with filesystem.open_input_file(path) as stream:
+        found: bytes = (stream.metadata() or {}).get("ETag", b"")
+    return found.decode(errors="replace").strip('"')
+
+
 def delete_directory(filesystem: pafs.S3FileSystem, path: str, attempts: int = 4) -> None:
     """Remove every key below `path`; nothing happens when there is none."""
     for attempt in range(attempts):

@@ -1,8 +1,8 @@
 """Data of any kind as Parquet: what is Parquet stays where it is, anything else is copied into a cache, once.
 
-A copy's directory is named by what it was made from: files with their sizes and times, a version, how they are read. So
-data that has changed gets a new copy, and the same data is copied by nobody twice. A query has no such name: its rows
-are fetched anew each time.
+A copy's directory is named by what it was made from: files with their sizes, times and what else tells them from others
+(`resuming.stamps`), a version, how they are read. So data that has changed gets a new copy, and the same data is copied
+by nobody twice. A query has no such name: its rows are fetched anew each time.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from pyarrow import fs as pafs
 
 from dray.data.open_source import format_of, open_source
 from dray.data.source import Source
 from dray.data.sources.delta import DeltaSource
 from dray.data.sources.files import find_files
 from dray.data.sources.tables import TableSource
-from dray.storage import StorageOptions, absolute, is_s3, join
+from dray.storage import StorageOptions, absolute, is_s3, join, open_storage, translate_errors
 from dray.telemetry.run_files import RunFiles
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 
 KEPT_DAYS = 30
 """A copy that nobody has used for so long goes when another one is made."""
-_LAYOUT = 1
+_LAYOUT = 2
 """Changes with what an ingest writes, so that copies of an older one are not used."""
 _LOOK_EVERY_S = 1.0
 
@@ -48,6 +49,8 @@ class Reading:
     format: str | None = None
     options: Mapping[str, Any] | None = None
     cache: str | None = None
+    copies: tuple[str, ...] = ()
+    """Copies that a run was begun on: it goes on with these as long as their sources have not changed."""
 
 
 PLAIN = Reading()
@@ -72,7 +75,7 @@ def as_parquet(
         source = open_source(data, storage, format=reading.format, **options)
         identity = _identity(source, (), storage)
     check(source.schema)
-    return (_copy(source, identity, options, storage, reading.cache or default_cache(), emit),)
+    return (_copy(source, identity, options, storage, reading, emit),)
 
 
 def default_cache() -> str:
@@ -81,22 +84,33 @@ def default_cache() -> str:
 
 
 def _copy(
-    source: Source, identity: Any, options: dict[str, Any], storage: StorageOptions, cache: str, emit: Emit
+    source: Source, identity: Any, options: dict[str, Any], storage: StorageOptions, reading: Reading, emit: Emit
 ) -> str:
     from dray.ingesting.journal import RESULT
 
+    cache = absolute(reading.cache or default_cache())
     described = json.dumps([_LAYOUT, source.format, options, identity or secrets.token_hex(16)], sort_keys=True)
-    out = join(absolute(cache), hashlib.sha256(described.encode()).hexdigest()[:20])
+    out = join(cache, hashlib.sha256(described.encode()).hexdigest()[:20])
+    out = next((copy for copy in reading.copies if _is_copy_of(source, identity, copy, storage)), out)
     files = RunFiles(out, storage)
     made = not files.exists(RESULT)
     if made:
-        _remove_old(absolute(cache))
+        _remove_old(cache)
         emit("phase", name="ingest")
         _ingest(source, out, storage, files, emit)
-    result = files.read_json(RESULT)["result"]
+    document = files.read_json(RESULT)
+    result = document["result"]
     if not is_s3(out):
         os.utime(files.path(RESULT))  # it was used
-    emit("copied", source=source.name, format=source.format, copy=out, made=made, rows=result["rows_kept"])
+    emit(
+        "copied",
+        source=source.name,
+        format=source.format,
+        copy=out,
+        made=made,
+        made_at=document.get("at"),
+        rows=result["rows_kept"],
+    )
     if result["rows_rejected"] and not made:  # who makes it tells that, file by file
         emit(
             "warning",
@@ -105,6 +119,41 @@ def _copy(
             fix=f"{result['rejects']} has them, with the reasons.",
         )
     return out
+
+
+def _is_copy_of(source: Source, identity: Any, copy: str, storage: StorageOptions) -> bool:
+    """Whether a copy, perhaps one of an earlier version of dray, was made of this source as it is now."""
+    from dray.ingesting.journal import RESULT
+    from dray.ingesting.resuming import same_files
+
+    files = RunFiles(copy, storage)
+    if source.format not in ("csv", "json", "arrow", "delta") or not files.exists(RESULT):
+        return False
+    document = files.read_json(RESULT)
+    before = document.get("source") or {}
+    if (before.get("name"), before.get("format")) != (source.name, source.format):
+        return False
+    if isinstance(source, DeltaSource):
+        return bool(before.get("version") == source.version)
+    stamped = before.get("files") or []
+    if not stamped or not same_files(stamped, identity):
+        return False
+    # Earlier versions kept size and time only: then nothing may have touched the files since the copy was made.
+    return "at" in document or _touched(identity) < _made(copy, document, storage)
+
+
+def _touched(identity: Sequence[Sequence[Any]]) -> int:
+    """Return when any of the files was last changed: ctime here, the time of change on S3, which nobody can set."""
+    return max(int(time_ns if is_s3(name) else more[0]) for name, _, time_ns, *more in identity)
+
+
+def _made(copy: str, document: Mapping[str, Any], storage: StorageOptions) -> int:
+    """Return before which moment the copy was begun for sure."""
+    filesystem, path = open_storage(copy, storage)
+    with translate_errors(copy):
+        entries = filesystem.get_file_info(pafs.FileSelector(path, recursive=True))
+    written = [entry.mtime_ns for entry in entries if entry.path.endswith(".parquet")]
+    return int(min(written, default=0) - float(document["result"]["seconds"]) * 1e9)
 
 
 def _ingest(source: Source, out: str, storage: StorageOptions, files: RunFiles, emit: Emit) -> None:

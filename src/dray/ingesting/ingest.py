@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
@@ -252,7 +253,9 @@ class _Ingest:
             parts=_parts(files) if self.recipe.split is not None else {},
             resumed=self.resumed,
         )
-        self.journal.end({"result": result.to_json(), **{name: plan[name] for name in ("recipe", "source")}})
+        ended = datetime.now(UTC).isoformat(timespec="seconds")
+        told = {name: plan[name] for name in ("recipe", "source")}
+        self.journal.end({"result": result.to_json(), "at": ended, **told})
         warn(self.emit, reports, result)
         return result
 

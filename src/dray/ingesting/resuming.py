@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Sequence
 from typing import Any
 
 from pyarrow import fs as pafs
 
+from dray import s3
 from dray.data.source import Source
-from dray.errors import ConfigError, DataError
+from dray.data.sources.files import in_parallel
+from dray.errors import ConfigError, DataError, StorageError
 from dray.ingesting.plan import Task
 from dray.ingesting.recipe import Recipe, differences
 from dray.storage import StorageOptions, is_s3, open_storage, translate_errors
 
-VERSION = 1
+VERSION = 2
+"""Of the journal and of what tasks write: files of two versions would not go together."""
 _FILES = ("parquet", "csv", "json", "arrow")
 """Formats whose pieces are named after files."""
 
@@ -76,7 +80,7 @@ def require_same_schema(before: dict[str, Any], now: dict[str, Any], out: str) -
 
 
 def _changes(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    old, new = ({name: (size, time) for name, size, time in found["files"]} for found in (before, now))
+    old, new = ({name: (size, *more) for name, size, *more in found["files"]} for found in (before, now))
     found = [f"{name} is gone" for name in old if name not in new]
     found += [f"{name} is new" for name in new if name not in old]
     for name in old:
@@ -97,22 +101,32 @@ def _changes(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
 
 
 def stamps(names: Sequence[str], storage: StorageOptions) -> list[list[Any]]:
-    """Return name, size and time of change of files."""
-    found: list[list[Any]] = []
-    for group in _alike(names):
-        filesystem, _ = open_storage(group[0], storage)
-        paths = [open_storage(name, storage)[1] for name in group]
-        with translate_errors(group[0]):
-            for name, info in zip(group, filesystem.get_file_info(paths), strict=True):
-                if info.type != pafs.FileType.File:
-                    raise DataError(f"{name} does not exist any more.", fix="Start again when nobody changes the data.")
-                found.append([name, info.size, info.mtime_ns])
-    return found
+    """Return name, size, time of change and what else tells a file from one that was put in its place.
+
+    A copy may keep size and time (cp -p, rsync). The time at which the file system last touched the file (ctime) cannot
+    be set by anybody, and an object's ETag follows its content.
+    """
+
+    def stamp(name: str) -> list[Any]:
+        filesystem, path = open_storage(name, storage)
+        try:
+            with translate_errors(name):
+                if not is_s3(name):
+                    found = os.stat(path)  # noqa: PTH116  (of a path as text)
+                    return [name, found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino]
+                info = filesystem.get_file_info(path)
+                if info.type == pafs.FileType.File:
+                    return [name, info.size, info.mtime_ns, s3.etag(filesystem, path)]
+        except StorageError as error:
+            if not isinstance(error.__cause__, FileNotFoundError):
+                raise
+        raise DataError(f"{name} does not exist any more.", fix="Start again when nobody changes the data.")
+
+    return in_parallel(stamp, names)
 
 
-def _alike(names: Iterable[str]) -> list[list[str]]:
-    """Return the names by file system: each bucket has its own."""
-    groups: dict[str, list[str]] = {}
-    for name in names:
-        groups.setdefault(name.removeprefix("s3://").partition("/")[0] if is_s3(name) else "", []).append(name)
-    return list(groups.values())
+def same_files(before: Sequence[Sequence[Any]], now: Sequence[Sequence[Any]]) -> bool:
+    """Whether stamps are of the same files, as far as the older ones tell: earlier versions kept fewer figures."""
+    return len(before) == len(now) and all(
+        new[: len(old)] == old for old, new in zip(sorted(map(list, before)), sorted(map(list, now)), strict=True)
+    )

@@ -78,7 +78,10 @@ class PlainLines:
 
     def _on_copied(self, event: Event) -> None:
         data = event.data
-        made = f"copied to Parquet in {data['copy']}" if data["made"] else f"its Parquet copy in {data['copy']} is used"
+        made = f"copied to Parquet in {data['copy']}"
+        if not data["made"]:
+            since = f" of {data['made_at'][:16].replace('T', ' ')} UTC" if data.get("made_at") else ""
+            made = f"it has not changed since its Parquet copy{since} was made, {data['copy']} is used"
         self._line(event, "data", f"{data['source']} is {data['format']}: {made}, {many(data['rows'], 'rows')}")
 
     def _on_decided(self, event: Event) -> None:

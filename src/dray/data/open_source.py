@@ -41,6 +41,7 @@ def open_source(
     csv: delimiter, quote, header, names, nulls, types. json: types, extra_fields. delta: version.
     sql: query or table, key, types.
     """
+    from dray.data.sources.partitioned import with_partitions
     from dray.data.sources.sql_database import is_address
     from dray.data.sources.tables import is_table, open_table
 
@@ -54,7 +55,8 @@ def open_source(
         return _open_sql(locations, options)
     names = [str(name) for name in ([locations] if not isinstance(locations, list | tuple) else locations)]
     found = format or format_of(names, storage)
-    return _call(found, _OPENERS[found], (names, storage), options)
+    source = _call(found, _OPENERS[found], (names, storage), options)
+    return source if found in ("parquet", "delta") else with_partitions(source, names, storage)  # these know theirs
 
 
 def _open_sql(location: Any, options: dict[str, Any]) -> Source:

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dray.data.features import as_meant, column_of, dictionary_type, is_text
+from dray.data.partitions import Constant, constants_of, kept_types, partitions_of, with_constants
 from dray.data.shards import Slice
 from dray.errors import DataError, DrayError, StorageError
 from dray.retry import OnWait, Patience, no_word
@@ -64,21 +65,43 @@ def open_dataset(locations: Sequence[str], storage: StorageOptions) -> Dataset:
     with ThreadPoolExecutor(max_workers=16) as pool:
         footers = list(pool.map(lambda file: read_footer(file, storage), files))
     schemas = [schema_of(footer) for footer in footers]
+    constants = _constants(locations, files, footers, schemas)
+    schemas = [with_fields(found, own) for found, own in zip(schemas, constants, strict=True)]
     schema, typed_by = _common_schema(schemas, files)
     groups: list[Slice] = []
     position = 0
-    for file, footer, found in zip(files, footers, schemas, strict=True):
+    for file, footer, found, own in zip(files, footers, schemas, constants, strict=True):
         _require_same(schema, found, typed_by, files[0], file)
         for index in range(footer.num_row_groups):
             rows = footer.row_group(index).num_rows
             if rows:
-                groups.append(Slice(file, index, 0, rows, position))
+                groups.append(Slice(file, index, 0, rows, position, own))
             position += rows
     if not groups:
         raise DataError(f"There are no rows in {', '.join(locations)}.", fix="Name Parquet files that hold rows.")
     size = sum(f.row_group(i).total_byte_size for f in footers for i in range(f.num_row_groups))
     contents = [(file, footer.num_rows, _stored_bytes(footer)) for file, footer in zip(files, footers, strict=True)]
     return Dataset(schema, tuple(groups), size, storage, tuple(contents))
+
+
+def _constants(
+    locations: Sequence[str], files: Sequence[str], footers: Sequence[pq.FileMetaData], schemas: Sequence[pa.Schema]
+) -> list[tuple[Constant, ...]]:
+    """Return the columns in the names of each file's directories; a type that any file says is the type."""
+    parts = partitions_of(locations, files)
+    types: dict[str, pa.DataType] = {}
+    for footer, schema in zip(footers, schemas, strict=True):
+        held = {key: schema.field(key).type for key, _ in parts[0] if key in schema.names}
+        types = {**held, **kept_types(footer.metadata), **types}
+    return constants_of(parts, types)
+
+
+def with_fields(schema: pa.Schema, constants: Sequence[Constant]) -> pa.Schema:
+    """Return a file's schema with the columns that stand in the names of its directories."""
+    for constant in constants:
+        if constant.name not in schema.names:
+            schema = schema.append(pa.field(constant.name, constant.type))
+    return schema
 
 
 def _stored_bytes(footer: pq.FileMetaData) -> int:
@@ -120,11 +143,13 @@ class _Source:
         self._reader: pq.ParquetFile | None = None
         self._footer: pq.FileMetaData | None = None
 
-    def open(self, file: str) -> pq.ParquetFile:
+    def open(self, piece: Slice) -> pq.ParquetFile:
+        file = piece.file
         if self._reader is not None and file == self._file:
             return self._reader
         self.close()
-        reader = _open(file, self._categories, self._storage)
+        elsewhere = {constant.name for constant in piece.constants}  # perhaps not in the file
+        reader = _open(file, [name for name in self._categories if name not in elsewhere], self._storage)
         if file == self._file and self._footer is not None and not reader.metadata.equals(self._footer):
             reader.close(force=True)
             raise DataError(f"{file} was changed while it was read.", fix="Start again when nobody writes the data.")
@@ -144,7 +169,7 @@ def _read_patiently(
     while True:
         try:
             with reading(piece.file):
-                for part, batch in _read_slice(source.open(piece.file), piece, columns, batch_rows):
+                for part, batch in _read_slice(source.open(piece), piece, columns, batch_rows):
                     patience.succeeded()
                     piece = replace(piece, start=part.stop, position=part.position + part.rows)
                     yield part, batch
@@ -186,11 +211,14 @@ def _read_slice(
 ) -> Iterator[tuple[Slice, pa.RecordBatch]]:
     start = 0
     schema = schema_of(reader.metadata)
-    for batch in reader.iter_batches(batch_rows, row_groups=[piece.row_group], columns=list(columns)):
+    added = {constant.name for constant in piece.constants} - set(schema.names)
+    stored = [name for name in columns if name not in added]
+    for batch in reader.iter_batches(batch_rows, row_groups=[piece.row_group], columns=stored):
         first, last = max(start, piece.start), min(start + batch.num_rows, piece.stop)
         if first < last:
-            part = Slice(piece.file, piece.row_group, first, last, piece.position + first - piece.start)
-            yield part, as_meant(batch.slice(first - start, last - first), schema)
+            part = replace(piece, start=first, stop=last, position=piece.position + first - piece.start)
+            rows = as_meant(batch.slice(first - start, last - first), schema)
+            yield part, with_constants(rows, columns, piece.constants, piece.file) if piece.constants else rows
         start += batch.num_rows
         if start >= piece.stop:
             return

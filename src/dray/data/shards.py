@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from dray.data.partitions import Constant
 from dray.errors import DataError
 
 
@@ -23,6 +24,8 @@ class Slice:
     stop: int
     position: int
     """Number of the slice's first row in the whole data set, whoever reads it."""
+    constants: tuple[Constant, ...] = ()
+    """Columns that stand in the names of the file's directories."""
 
     @property
     def rows(self) -> int:
@@ -98,4 +101,4 @@ def keep_groups_whole(row_groups: Sequence[Slice], edges: Sequence[GroupEdges]) 
 
 
 def _part(piece: Slice, start: int, stop: int) -> Slice:
-    return Slice(piece.file, piece.row_group, piece.start + start, piece.start + stop, piece.position + start)
+    return replace(piece, start=piece.start + start, stop=piece.start + stop, position=piece.position + start)

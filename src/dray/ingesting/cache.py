@@ -89,7 +89,9 @@ def _copy(
     from dray.ingesting.journal import RESULT
 
     cache = absolute(reading.cache or default_cache())
-    described = json.dumps([_LAYOUT, source.format, options, identity or secrets.token_hex(16)], sort_keys=True)
+    # The names of the columns, since those of directories depend on which directory was named.
+    known = [_LAYOUT, source.format, options, source.schema.names, identity or secrets.token_hex(16)]
+    described = json.dumps(known, sort_keys=True)
     out = join(cache, hashlib.sha256(described.encode()).hexdigest()[:20])
     out = next((copy for copy in reading.copies if _is_copy_of(source, identity, copy, storage)), out)
     files = RunFiles(out, storage)
@@ -132,6 +134,8 @@ def _is_copy_of(source: Source, identity: Any, copy: str, storage: StorageOption
     document = files.read_json(RESULT)
     before = document.get("source") or {}
     if (before.get("name"), before.get("format")) != (source.name, source.format):
+        return False
+    if [name for name, _ in before.get("schema") or []] != source.schema.names:
         return False
     if isinstance(source, DeltaSource):
         return bool(before.get("version") == source.version)

@@ -30,7 +30,7 @@ from dray.ingesting.resuming import describe, require_same, require_same_schema
 from dray.ingesting.split import require_splittable
 from dray.ingesting.task import TaskRunner, too_many_rejects
 from dray.ingesting.transform import Function, Transform, find_schema
-from dray.ingesting.writing import MOST_PARTITIONS, Layout, too_many_partitions
+from dray.ingesting.writing import MOST_PARTITIONS, Layout, require_partitions, too_many_partitions
 from dray.ingesting.written import IngestResult, Report, Written
 from dray.mapping.engine import Emit, silence
 from dray.mapping.map import run
@@ -113,6 +113,7 @@ class _Ingest:
         if self.recipe.filter:
             compile_filter(self.recipe.filter, self.schema)
         require_splittable(self.recipe.split, self.schema)
+        require_partitions(self.recipe, self.schema)
         with self.journal.claimed():
             if (meanwhile := self.journal.plan()) is None:
                 self.journal.begin(plan)

@@ -21,7 +21,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import types as pt
 
-from dray.errors import DataError
+from dray.data.features import is_text
+from dray.data.partitions import NO_VALUE, keep_types
+from dray.errors import ConfigError, DataError
 from dray.ingesting.recipe import PARTS, Recipe
 from dray.ingesting.split import for_test
 from dray.ingesting.written import Written
@@ -31,7 +33,6 @@ MOST_GROUP_ROWS = 1 << 20
 MOST_PARTITIONS = 1000
 BUFFER_BYTES = 96 << 20
 """Of all files of a task together, until row groups are written before they have their size."""
-NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 _SAMPLE_ROWS = 2000
 _FEW, _SOME = 0.1, 0.5
 
@@ -46,7 +47,7 @@ class Layout:
     """A directory beside the output, for files that are not whole yet; nothing on S3."""
     recipe: Recipe
     columns: tuple[str, ...]
-    """What is written, in this order."""
+    """What is written, in this order; what stands in the names of directories is not in the files again."""
     group_bytes: int
 
     @contextmanager
@@ -99,7 +100,7 @@ class Parts:
     def _add_to(self, part: str, batch: pa.RecordBatch) -> None:
         if not batch.num_rows:
             return
-        columns = list(self._layout.columns)
+        columns = [name for name in self._layout.columns if name not in self._layout.recipe.partition_by]
         for folder, rows in divide(batch, self._layout.recipe.partition_by):
             key = (part, folder)
             if key not in self._files:
@@ -107,8 +108,13 @@ class Parts:
                     raise too_many_partitions(self._layout.recipe.partition_by)
                 location = join(self._layout.out, *(text for text in (part, folder, self._name) if text))
                 self._files[key] = PartFile(self._layout, location)
-            self._files[key].add(rows.select(columns))
+            self._files[key].add(self._said(rows.select(columns), batch.schema))
         self._relieve()
+
+    def _said(self, rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+        """Have the file say what the columns in the names of its directories are: text alone does not tell."""
+        by = self._layout.recipe.partition_by
+        return rows.replace_schema_metadata(keep_types(schema, by)) if by else rows
 
     def _relieve(self) -> None:
         """Write the largest of what waits, when it is too much: many directories share the memory of one."""
@@ -263,9 +269,31 @@ def divide(batch: pa.RecordBatch, columns: Sequence[str]) -> Iterator[tuple[str,
     order = np.argsort(codes, kind="stable")
     bounds = [*np.searchsorted(codes[order], np.arange(len(first))), batch.num_rows]
     for index, row in enumerate(first):
-        folder = "/".join(f"{quote(name)}={_folder(batch.column(name)[int(row)].as_py())}" for name in columns)
+        folder = "/".join(
+            f"{quote(name, safe=' ')}={_folder(batch.column(name)[int(row)].as_py())}" for name in columns
+        )
         # Copied, not cut out: a few rows that wait would keep the memory of all.
         yield folder, batch.take(pa.array(np.sort(order[bounds[index] : bounds[index + 1]])))
+
+
+def require_partitions(recipe: Recipe, schema: pa.Schema) -> None:
+    """Refuse to partition by what the name of a directory cannot tell, or by all there is."""
+    for name in recipe.partition_by:
+        type_ = schema.field(name).type
+        plain = type_.value_type if pt.is_dictionary(type_) else type_
+        exact = pt.is_integer(plain) or pt.is_boolean(plain) or pt.is_decimal(plain) or pt.is_null(plain)
+        moment = pt.is_date(plain) or pt.is_timestamp(plain)
+        number = pt.is_floating(plain) and not pt.is_float16(plain)
+        if not (exact or moment or number or is_text(plain)):
+            raise DataError(
+                f'The column "{name}" ({type_}) cannot be the name of a directory (--partition-by).',
+                fix="Partition by a column of text, numbers or dates, or make one in a transform.",
+            )
+    if recipe.partition_by and not set(recipe.output(schema.names)) - set(recipe.partition_by):
+        raise ConfigError(
+            "All columns stand in the names of directories (--partition-by): none is left for the files.",
+            fix="Partition by fewer columns, or write more with --columns.",
+        )
 
 
 def too_many_partitions(columns: Sequence[str]) -> DataError:
@@ -281,9 +309,8 @@ def _folder(value: Any) -> str:
         return NO_VALUE
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, bytes):
-        value = value.decode(errors="replace")
-    return quote(str(value), safe=" ")
+    text = quote(str(value), safe=" ")
+    return text if text != NO_VALUE else text.replace("_", "%5F")  # a text that is spelled like that is not missing
 
 
 def _allow_many_files() -> None:

@@ -72,7 +72,7 @@ def test_only_columns_whose_values_come_again_get_a_dictionary() -> None:
         ([True, False], ["v=true", "v=false"]),
         ([date(2026, 1, 2)], ["v=2026-01-02"]),
         ([datetime(2026, 1, 2, 3)], ["v=2026-01-02 03%3A00%3A00"]),
-        ([b"ab"], ["v=ab"]),
+        ([NO_VALUE, None], [f"v={NO_VALUE.replace('_', '%5F')}", f"v={NO_VALUE}"]),
         ([1.5], ["v=1.5"]),
     ],
 )

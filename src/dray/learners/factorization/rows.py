@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from dray.data.parquet import read_footer, read_slices, schema_of
+from dray.data.parquet import read_footer, read_slices, schema_of, with_fields
 from dray.data.shards import Slice
 from dray.errors import DataError
 from dray.learners.factorization.counts import count_numbers
@@ -121,7 +121,8 @@ def _read(
     slices: Sequence[Slice], rule: RowRule, storage: StorageOptions, on_wait: OnWait
 ) -> Iterator[tuple[Slice, pa.RecordBatch]]:
     if slices:  # before a reader meets a column that is not there; all files of a data set have the same ones
-        require_columns(schema_of(read_footer(slices[0].file, storage)), rule)
+        first = schema_of(read_footer(slices[0].file, storage))
+        require_columns(with_fields(first, slices[0].constants), rule)
     checked = ""
     for piece, batch in read_slices(slices, rule.columns, rule.texts, storage, on_wait):
         if piece.file != checked:

@@ -19,15 +19,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyarrow import fs as pafs
 
 from dray.data.open_source import format_of, open_source
+from dray.data.parquet import reading as reading_parquet
 from dray.data.source import Source
 from dray.data.sources.delta import DeltaSource
 from dray.data.sources.files import find_files
 from dray.data.sources.tables import TableSource
-from dray.storage import StorageOptions, absolute, is_s3, join, open_storage, translate_errors
+from dray.storage import StorageOptions, absolute, is_s3, join, open_storage
 from dray.telemetry.run_files import RunFiles
 
 if TYPE_CHECKING:
@@ -49,8 +52,6 @@ class Reading:
     format: str | None = None
     options: Mapping[str, Any] | None = None
     cache: str | None = None
-    copies: tuple[str, ...] = ()
-    """Copies that a run was begun on: it goes on with these as long as their sources have not changed."""
 
 
 PLAIN = Reading()
@@ -78,6 +79,32 @@ def as_parquet(
     return (_copy(source, identity, options, storage, reading, emit),)
 
 
+def same_rows(before: str, now: str, storage: StorageOptions) -> bool:
+    """Say whether two files of copies hold the same rows; a copy that is gone cannot tell otherwise.
+
+    A source that was moved, touched or restored gets another copy, of the same rows. A column at a time: files are
+    written to be read like that.
+    """
+    (old_files, old_path), (new_files, new_path) = (open_storage(file, storage) for file in (before, now))
+    with reading_parquet(before):
+        if before == now or old_files.get_file_info(old_path).type != pafs.FileType.File:
+            return True
+        with (
+            pq.ParquetFile(old_path, filesystem=old_files) as old,
+            pq.ParquetFile(new_path, filesystem=new_files) as new,
+        ):
+            names = new.schema_arrow.names
+            return old.schema_arrow.names == names and all(_same(old, new, name) for name in names)
+
+
+def _same(old: pq.ParquetFile, new: pq.ParquetFile, name: str) -> bool:
+    left, right = (file.read([name]).column(name).combine_chunks() for file in (old, new))
+    if left.equals(right):
+        return True
+    floats = left.type == right.type and pa.types.is_floating(left.type)  # NaN is not NaN to Arrow
+    return floats and np.array_equal(left.to_numpy(zero_copy_only=False), right.to_numpy(zero_copy_only=False), True)
+
+
 def default_cache() -> str:
     home = os.environ.get("XDG_CACHE_HOME")
     return str((Path(home) if home else Path.home() / ".cache") / "dray")
@@ -93,7 +120,6 @@ def _copy(
     known = [_LAYOUT, source.format, options, source.schema.names, identity or secrets.token_hex(16)]
     described = json.dumps(known, sort_keys=True)
     out = join(cache, hashlib.sha256(described.encode()).hexdigest()[:20])
-    out = next((copy for copy in reading.copies if _is_copy_of(source, identity, copy, storage)), out)
     files = RunFiles(out, storage)
     made = not files.exists(RESULT)
     if made:
@@ -121,43 +147,6 @@ def _copy(
             fix=f"{result['rejects']} has them, with the reasons.",
         )
     return out
-
-
-def _is_copy_of(source: Source, identity: Any, copy: str, storage: StorageOptions) -> bool:
-    """Whether a copy, perhaps one of an earlier version of dray, was made of this source as it is now."""
-    from dray.ingesting.journal import RESULT
-    from dray.ingesting.resuming import same_files
-
-    files = RunFiles(copy, storage)
-    if source.format not in ("csv", "json", "arrow", "delta") or not files.exists(RESULT):
-        return False
-    document = files.read_json(RESULT)
-    before = document.get("source") or {}
-    if (before.get("name"), before.get("format")) != (source.name, source.format):
-        return False
-    if [name for name, _ in before.get("schema") or []] != source.schema.names:
-        return False
-    if isinstance(source, DeltaSource):
-        return bool(before.get("version") == source.version)
-    stamped = before.get("files") or []
-    if not stamped or not same_files(stamped, identity):
-        return False
-    # Earlier versions kept size and time only: then nothing may have touched the files since the copy was made.
-    return "at" in document or _touched(identity) < _made(copy, document, storage)
-
-
-def _touched(identity: Sequence[Sequence[Any]]) -> int:
-    """Return when any of the files was last changed: ctime here, the time of change on S3, which nobody can set."""
-    return max(int(time_ns if is_s3(name) else more[0]) for name, _, time_ns, *more in identity)
-
-
-def _made(copy: str, document: Mapping[str, Any], storage: StorageOptions) -> int:
-    """Return before which moment the copy was begun for sure."""
-    filesystem, path = open_storage(copy, storage)
-    with translate_errors(copy):
-        entries = filesystem.get_file_info(pafs.FileSelector(path, recursive=True))
-    written = [entry.mtime_ns for entry in entries if entry.path.endswith(".parquet")]
-    return int(min(written, default=0) - float(document["result"]["seconds"]) * 1e9)
 
 
 def _ingest(source: Source, out: str, storage: StorageOptions, files: RunFiles, emit: Emit) -> None:

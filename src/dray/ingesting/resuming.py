@@ -123,10 +123,3 @@ def stamps(names: Sequence[str], storage: StorageOptions) -> list[list[Any]]:
         raise DataError(f"{name} does not exist any more.", fix="Start again when nobody changes the data.")
 
     return in_parallel(stamp, names)
-
-
-def same_files(before: Sequence[Sequence[Any]], now: Sequence[Sequence[Any]]) -> bool:
-    """Whether stamps are of the same files, as far as the older ones tell: earlier versions kept fewer figures."""
-    return len(before) == len(now) and all(
-        new[: len(old)] == old for old, new in zip(sorted(map(list, before)), sorted(map(list, now)), strict=True)
-    )

@@ -8,7 +8,7 @@ from typing import Any
 from dray.config.run_file import ModelName, RunConfig, make_config
 from dray.data.parquet import open_dataset
 from dray.errors import ModelError
-from dray.ingesting.cache import as_parquet
+from dray.ingesting.cache import as_parquet, same_rows
 from dray.learners.factorization.settings import require_numba
 from dray.mapping.engine import silence
 from dray.storage import StorageOptions
@@ -20,7 +20,7 @@ from dray.training.keeper import as_standing
 from dray.training.outcome import Result
 from dray.training.run_steps import reading
 from dray.training.train import LEARNERS, versions
-from dray.training.trained_on import DATA
+from dray.training.trained_on import DATA, Contents
 
 
 def resume(location: str, storage: StorageOptions, overrides: Mapping[str, Any], sinks: Sequence[Sink] = ()) -> Result:
@@ -64,21 +64,37 @@ def _refuse_changed_data(run: RunDirectory, config: RunConfig, storage: StorageO
     for role, locations in (("train", config.data), ("eval", config.eval)):
         parquet = as_parquet(locations, storage, reading(config), silence) if locations else ()
         contents = open_dataset(parquet, storage).contents if parquet else ()
-        # A copy is named by what it was made from. Runs of 0.1 named it otherwise: of theirs, the files are compared.
-        named_anew = "version" not in before and parquet != tuple(locations)
-        was = {_name(name, named_anew): (rows, size) for name, rows, size in before[role]}
-        found = {_name(name, named_anew): (rows, size) for name, rows, size in contents}
-        for name in sorted(was.keys() | found.keys()):
-            if was.get(name) != found.get(name):
-                change = "is gone" if name not in found else "is new" if name not in was else "has changed"
-                raise ModelError(
-                    f"The data is not what it was when the run began: {name} {change}.",
-                    fix="Put it back as it was, or train anew.",
-                )
+        if parquet != tuple(locations):
+            change = _change_of_copy(before[role], contents, storage)
+        else:
+            change = _change({name: rest for name, *rest in before[role]}, {name: rest for name, *rest in contents})
+        if change is not None:
+            raise ModelError(
+                f"The data is not what it was when the run began: {change}.",
+                fix="Put it back as it was, or train anew.",
+            )
 
 
-def _name(file: str, within_copy: bool) -> str:
-    return file.rpartition("/")[2] if within_copy else file
+def _change(was: Mapping[str, list[int]], found: Mapping[str, list[int]]) -> str | None:
+    for name in sorted(was.keys() | found.keys()):
+        if name not in found:
+            return f"{name} is gone"
+        if name not in was:
+            return f"{name} is new"
+        if was[name] != found[name]:
+            return f"{name} has changed"
+    return None
+
+
+def _change_of_copy(before: Contents, now: Contents, storage: StorageOptions) -> str | None:
+    """A copy has another name when its source was only moved or touched: what is in it counts, if it is still there."""
+    was, found = ({name.rpartition("/")[2]: (name, rows) for name, rows, _ in files} for files in (before, now))
+    for name in sorted(was.keys() | found.keys()):
+        if name not in found or name not in was or was[name][1] != found[name][1]:
+            return f"{(found.get(name) or was[name])[0]} holds other rows"
+        if not same_rows(was[name][0], found[name][0], storage):
+            return f"{found[name][0]} has changed"
+    return None
 
 
 def _changed_versions(before: Mapping[str, str], model: ModelName) -> list[str]:

@@ -15,7 +15,7 @@ from dray.telemetry.events import Telemetry
 from dray.telemetry.run_directory import RunDirectory
 from dray.training.keeper import Keeper
 from dray.training.result import Seconds
-from dray.training.trained_on import DATA, DATA_VERSION, UNKNOWN, TrainedOn, held_out, require_held_out
+from dray.training.trained_on import DATA, UNKNOWN, TrainedOn, held_out, require_held_out
 from dray.workers.crew import Crew, Terms
 
 
@@ -98,8 +98,4 @@ def terms_of(config: RunConfig) -> Terms:
 
 def describe_data(train_data: Dataset, eval_data: Dataset | None) -> dict[str, Any]:
     """Return what tells a run's data from any other."""
-    return {
-        "version": DATA_VERSION,
-        "train": train_data.contents,
-        "eval": () if eval_data is None else eval_data.contents,
-    }
+    return {"train": train_data.contents, "eval": () if eval_data is None else eval_data.contents}

@@ -14,8 +14,6 @@ from dray.errors import ConfigError
 from dray.telemetry.run_directory import RunDirectory
 
 DATA = "data.json"
-DATA_VERSION = 2
-"""Of data.json; what 0.1 wrote had none."""
 UNKNOWN = (
     "It is not known whether the evaluation rows are new to the model: the earlier run was trained on other files, "
     "which may hold the same rows."

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -15,15 +14,12 @@ import pyarrow.feather as feather
 import pyarrow.parquet as pq
 import pytest
 
-from dray.config.run_file import make_config
 from dray.data.open_source import open_source
 from dray.errors import ConfigError, DataError
 from dray.ingesting.cache import Reading, as_parquet
 from dray.ingesting.ingest import ingest
 from dray.ingesting.resuming import stamps
 from dray.storage import DEFAULT
-from dray.telemetry.run_files import RunFiles
-from dray.training.run_steps import reading
 from s3_server import CACHE_S, S3Server
 
 Event = dict[str, Any]
@@ -35,10 +31,10 @@ class Told(list[Event]):
             self.append(data)
 
 
-def copied(data: Any, cache: Path, copies: tuple[str, ...] = ()) -> tuple[list[int], Event]:
+def copied(data: Any, cache: Path) -> tuple[list[int], Event]:
     """Return the values of the column x, and what was told of the copy."""
     told = Told()
-    (copy,) = as_parquet(data, DEFAULT, Reading(cache=str(cache), copies=copies), told.emit)
+    (copy,) = as_parquet(data, DEFAULT, Reading(cache=str(cache)), told.emit)
     return pq.read_table(copy)["x"].to_pylist(), told[0]
 
 
@@ -106,59 +102,6 @@ def test_a_copy_that_is_used_again_is_told_with_its_place_and_age(tmp_path: Path
     assert (first["made"], again["made"]) == (True, False)
     assert again["copy"] == first["copy"]
     assert again["made_at"] == first["made_at"] == json.loads((Path(first["copy"]) / "_ingest.json").read_text())["at"]
-
-
-def as_of_an_earlier_version(copy: str, path: Path) -> str:
-    """Turn a copy into what earlier versions left: elsewhere, with sizes and times only."""
-    old = path.parent / "cache" / "of-an-earlier-version"
-    shutil.copytree(copy, old)
-    shutil.rmtree(copy)
-    document = json.loads((old / "_ingest.json").read_text())
-    del document["at"]
-    document["source"]["files"] = [stamp[:3] for stamp in document["source"]["files"]]
-    (old / "_ingest.json").write_text(json.dumps(document))
-    return str(old)
-
-
-def test_a_run_of_an_earlier_version_goes_on_with_its_copy(tmp_path: Path) -> None:
-    path = tmp_path / "data.csv"
-    write_csv(path, [1, 2])
-    _, first = copied(str(path), tmp_path / "cache")
-    old = as_of_an_earlier_version(first["copy"], path)
-    later = (path.stat().st_ctime_ns // 10**9 + 60,) * 2  # begun after the source was written
-    for part in Path(old).glob("*.parquet"):
-        os.utime(part, later)
-    _, told = copied(str(path), tmp_path / "cache", copies=(old,))
-    assert (told["copy"], told["made"]) == (old, False)
-    assert copied(str(path), tmp_path / "cache")[1]["copy"] != old  # a new run takes a new copy
-
-
-def test_a_run_of_an_earlier_version_does_not_go_on_with_a_copy_of_other_rows(tmp_path: Path) -> None:
-    path = tmp_path / "data.csv"
-    write_csv(path, [1, 2])
-    before = path.stat()
-    _, first = copied(str(path), tmp_path / "cache")
-    old = as_of_an_earlier_version(first["copy"], path)
-    write_csv(path, [8, 9])
-    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-    found, told = copied(str(path), tmp_path / "cache", copies=(old,))
-    assert found == [8, 9]
-    assert told["copy"] != old
-
-
-def test_a_resumed_run_names_the_copies_that_it_was_begun_on(tmp_path: Path) -> None:
-    config = make_config({"data": "data.csv", "label": "y", "cache": "c", "format": "csv"})
-    files = RunFiles(str(tmp_path), DEFAULT)
-    assert reading(config, files) == Reading("csv", config.read, "c", ())
-    contents = {"train": [["/c/one/a.parquet", 1, 2], ["/c/one/b.parquet", 1, 2]], "eval": [["/c/two/a.parquet", 1, 2]]}
-    (tmp_path / "data.json").write_text(json.dumps(contents))
-    assert reading(config, files).copies == ("/c/one", "/c/two")
-
-
-def test_a_directory_that_is_gone_is_no_copy(tmp_path: Path) -> None:
-    write_csv(tmp_path / "data.csv", [1, 2])
-    _, told = copied(str(tmp_path / "data.csv"), tmp_path / "cache", copies=(str(tmp_path / "gone"), str(tmp_path)))
-    assert told["made"] is True
 
 
 def test_an_unfinished_ingest_of_an_earlier_version_is_not_gone_on_with(tmp_path: Path) -> None:

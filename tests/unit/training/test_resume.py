@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pytest
 
@@ -149,8 +151,9 @@ def test_a_run_may_be_interrupted_and_resumed_again_and_again(data: str) -> None
     assert pq.read_table("run/rounds.parquet")["round"].to_pylist() == list(range(1, ROUNDS + 1))
 
 
-def test_a_resumed_run_stops_early_where_the_whole_one_does(data: str) -> None:
-    changes = {"early_stop": 8, "params": {"eta": 0.6, "max_depth": 3}}
+@pytest.mark.parametrize("booster", [{}, {"booster": "dart", "rate_drop": 0.3}], ids=["gbtree", "dart"])
+def test_a_resumed_run_stops_early_where_the_whole_one_does(data: str, booster: dict[str, Any]) -> None:
+    changes = {"early_stop": 8, "params": {"eta": 0.6, "max_depth": 3} | booster}
     done = interrupted(data, after=1, **changes)
     whole = train(make_config(settings(data, out="whole", **changes)))
     assert done < whole.rounds < ROUNDS
@@ -254,6 +257,31 @@ def test_a_run_is_not_resumed_on_other_data(data: str, change: Callable[[str], N
     for name, content in kept.items():
         Path(name).write_bytes(content)
     assert resumed().rounds == ROUNDS
+
+
+def as_csv(data: str, label: Callable[[int], int] = int) -> str:
+    """Write the rows as CSV, with the label as it is or as another one."""
+    table = pq.read_table(data)
+    labels = pa.array([label(value) for value in table["label"].to_pylist()])
+    pacsv.write_csv(table.set_column(table.schema.get_field_index("label"), "label", labels), "data.csv")
+    return "data.csv"
+
+
+def test_a_source_that_was_only_touched_is_gone_on_with(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "cache")
+    interrupted(as_csv(data))
+    os.utime("data.csv", (1, 1))  # as a copy from a backup has another time, and its Parquet copy another name
+    assert resumed().model_digest == train(make_config(settings("data.csv", out="whole"))).model_digest
+
+
+def test_a_source_with_other_values_of_the_same_size_is_not_gone_on_with(
+    data: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "cache")
+    interrupted(as_csv(data))
+    as_csv(data, label=lambda value: 1 - value)
+    with pytest.raises(ModelError, match="The data is not what it was"):
+        resumed()
 
 
 def test_a_changed_evaluation_set_is_seen_too(data: str) -> None:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from dray.recommending.recommend import RecommendResult
     from dray.training.result import TrainResult
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOME = {
     "DrayError": "dray.errors",

@@ -267,6 +267,10 @@ def complete(params: Mapping[str, Any], *, objective: str, classes: int, seed: i
     if "quantile_alpha" in full:
         full["quantile_alpha"] = quantiles_of(full)
     check_objective(full, objective)
+    if "base_score" in full and (outputs := max(class_count(full), len(quantiles_of(full)))) > 1:
+        # XGBoost takes one number for all outputs of a new model, and refuses it for the same model read again.
+        given = list(_numbers(full["base_score"]))
+        full["base_score"] = str(given * outputs if len(given) == 1 else given)
     full["eval_metric"] = metrics_for(objective, full)
     return full
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -216,3 +217,18 @@ def test_plain_xgboost_predicts_the_same_on_a_frame(tmp_path: Path, monkeypatch:
     plain = xgboost.Booster(model_file="run/model.ubj")
     found = plain.predict(xgboost.DMatrix(frame, enable_categorical=True))
     np.testing.assert_array_equal(found, expected[chosen])
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"objective": "reg:quantileerror", "params": {"quantile_alpha": [0.1, 0.9], "base_score": 0.4}},
+        {"objective": "multiclass", "params": {"num_class": 3, "base_score": 0.4}},
+        {"objective": "multiclass", "params": {"num_class": 3, "base_score": [0.1, 0.2, 0.3]}},
+    ],
+)
+def test_one_starting_point_for_several_outputs_is_kept_by_the_model(data: str, settings: dict[str, Any]) -> None:
+    result = run(data, "run", eval_fraction=0.2, **settings)
+    asked = settings["params"]["base_score"]
+    kept = json.loads(json.loads(result.booster.save_config())["learner"]["learner_model_param"]["base_score"])
+    assert kept == pytest.approx(asked if isinstance(asked, list) else [asked] * len(kept))

@@ -21,6 +21,7 @@ from pyarrow import fs as pafs
 from dray.config.run_file import ModelName
 from dray.data.features import plain_field
 from dray.data.parquet import Dataset, open_dataset
+from dray.data.partitions import partitions_of
 from dray.data.shards import Unit, deal
 from dray.errors import ConfigError, DataError, ModelError, nearest
 from dray.ingesting.cache import PLAIN, Reading, as_parquet
@@ -117,13 +118,15 @@ def predict(
             "XGBoost has no contributions for trees that predict several numbers at once.",
             fix="Leave out --contributions, or train without multi_strategy=multi_output_tree.",
         )
-    schema = output_schema(loaded, output, _kept_fields(keep, dataset), contributions=contributions)
+    files = _destinations(dataset, out)
+    kept = _kept_fields(keep, dataset, files, out)
+    keep = [field.name for field in kept]
+    schema = output_schema(loaded, output, kept, contributions=contributions)
     twice = {name for name in schema.names if schema.names.count(name) > 1}
     if twice:
         raise ConfigError(
             f'The output would have two columns "{min(twice)}".', fix="Keep fewer columns, or rename it in the data."
         )
-    files = _destinations(dataset, out)
     place = OutputPlace(out, storage, is_file=_is_file(files, out))
     job = PredictJob(content, model, output, tuple(keep), contributions, schema, storage)
     wanted = min(workers, len(files)) if workers != "auto" else workers
@@ -174,8 +177,10 @@ def _score(
         require_pairs(dataset.schema, rule)
         if SCORE in keep:
             raise ConfigError(f'The output would have two columns "{SCORE}".', fix="Rename it in the data.")
-        schema = pa.schema([*_kept_fields(keep, dataset), pa.field(SCORE, pa.float32())])
         files = _destinations(dataset, out)
+        kept = _kept_fields(keep, dataset, files, out)
+        keep = [field.name for field in kept]
+        schema = pa.schema([*kept, pa.field(SCORE, pa.float32())])
         source = known.model if where.workers == 0 or known.location is None else known.location
         job = ScoreJob(source, rule.user, rule.item, tuple(keep), schema, storage)
         runner = Runner(where, telemetry.emit)
@@ -250,14 +255,16 @@ def _check_columns(model: Model, schema: pa.Schema) -> None:
             )
 
 
-def _kept_fields(keep: Sequence[str], dataset: Dataset) -> list[Any]:
+def _kept_fields(keep: Sequence[str], dataset: Dataset, files: Sequence[tuple[Unit, str]], out: str) -> list[Any]:
+    """Return what is kept in the files; a column in the names of their directories is there already."""
     for name in keep:
         if name not in dataset.schema.names:
             raise DataError(
                 f'There is no column "{name}" (--keep) in the data.{nearest(name, dataset.schema.names)}',
                 fix=f"Columns: {', '.join(dataset.schema.names[:12])}.",
             )
-    return [plain_field(dataset.schema.field(name)) for name in keep]
+    told = {key for key, _ in partitions_of([out], [destination for _, destination in files])[0]}
+    return [plain_field(dataset.schema.field(name)) for name in keep if name not in told]
 
 
 def _destinations(dataset: Dataset, out: str) -> list[tuple[Unit, str]]:

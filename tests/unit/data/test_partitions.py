@@ -228,9 +228,17 @@ def test_a_model_is_trained_on_the_columns_of_directories(hive: str, tmp_path: P
     ]
     assert features["h"].categories == ("a", "b")
     dray.predict(str(tmp_path / "run"), hive, str(tmp_path / "out"), workers=0, keep=["y", "g"])
-    found = ds.dataset(tmp_path / "out", format="parquet").to_table()
+    found = ds.dataset(tmp_path / "out", format="parquet", partitioning="hive").to_table()
+    assert found.column_names == ["y", "prediction", "g", "h"]
     assert found["g"].unique().to_pylist() == [0, 1, 2, 3]
     assert [round(value) for value in found["prediction"].to_pylist()] == found["y"].to_pylist()
+
+
+def test_a_kept_column_is_in_the_file_where_no_directory_tells_it(hive: str, tmp_path: Path) -> None:
+    dray.train(hive, label="y", out=str(tmp_path / "run"), workers=0, rounds=2)
+    dray.predict(str(tmp_path / "run"), f"{hive}/g=[1]/h=a", str(tmp_path / "o.parquet"), workers=0, keep=["g", "h"])
+    kept = pq.read_table(tmp_path / "o.parquet")
+    assert (kept["g"].unique().to_pylist(), kept["h"].unique().to_pylist()) == ([1], ["a"])
 
 
 def test_a_model_that_needs_the_column_says_so_when_one_directory_is_named(hive: str, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import time
@@ -20,6 +21,8 @@ from dray.ingesting.cache import Reading, as_parquet
 from dray.ingesting.ingest import ingest
 from dray.ingesting.resuming import stamps
 from dray.storage import DEFAULT
+from dray.telemetry.events import Event as TelemetryEvent
+from dray.telemetry.sinks.terminal import PlainLines
 from s3_server import CACHE_S, S3Server
 
 Event = dict[str, Any]
@@ -102,6 +105,24 @@ def test_a_copy_that_is_used_again_is_told_with_its_place_and_age(tmp_path: Path
     assert (first["made"], again["made"]) == (True, False)
     assert again["copy"] == first["copy"]
     assert again["made_at"] == first["made_at"] == json.loads((Path(first["copy"]) / "_ingest.json").read_text())["at"]
+
+
+@pytest.mark.parametrize(
+    ("made_at", "words"),
+    [
+        ("2026-01-31T12:05:09+00:00", "its Parquet copy of 2026-01-31 12:05 UTC was made, /c/1 is used, 7 rows"),
+        (None, "its Parquet copy was made, /c/1 is used, 7 rows"),
+    ],
+)
+def test_a_person_reads_which_copy_is_used(made_at: str | None, words: str) -> None:
+    stream = io.StringIO()
+    lines = PlainLines(stream)
+    told = {"source": "a.csv", "format": "csv", "copy": "/c/1", "made": False, "made_at": made_at, "rows": 7}
+    lines.event(TelemetryEvent(0.0, "copied", told))
+    lines.event(TelemetryEvent(0.0, "data", {"rows": 7, "features": 2}))
+    first, second = stream.getvalue().splitlines()
+    assert first.endswith(f"a.csv is csv: it has not changed since {words}")
+    assert second.endswith("a Parquet copy of csv" + (" made 2026-01-31 12:05 UTC" if made_at else ""))
 
 
 def test_an_unfinished_ingest_of_an_earlier_version_is_not_gone_on_with(tmp_path: Path) -> None:

@@ -80,8 +80,7 @@ class PlainLines:
         data = event.data
         made = f"copied to Parquet in {data['copy']}"
         if not data["made"]:
-            since = f" of {data['made_at'][:16].replace('T', ' ')} UTC" if data.get("made_at") else ""
-            made = f"it has not changed since its Parquet copy{since} was made, {data['copy']} is used"
+            made = f"it has not changed since its Parquet copy{_of_when(data)} was made, {data['copy']} is used"
         self._line(event, "data", f"{data['source']} is {data['format']}: {made}, {many(data['rows'], 'rows')}")
 
     def _on_decided(self, event: Event) -> None:
@@ -227,7 +226,16 @@ def describe_data(progress: Progress) -> str:
     text += f" x {many(data['features'], 'features')}" if data.get("features") is not None else ""
     text += f" in {many(data['files'], 'files')}" if data.get("files") else ""
     text += f" ({size(data['bytes'])})" if data.get("bytes") else ""
-    return text + (f", a Parquet copy of {progress.copied['format']}" if text and progress.copied else "")
+    if not (text and progress.copied):
+        return text
+    when = "" if progress.copied["made"] else _of_when(progress.copied).replace(" of ", " made ", 1)
+    return f"{text}, a Parquet copy of {progress.copied['format']}{when}"
+
+
+def _of_when(copied: dict[str, Any]) -> str:
+    """Return " of 2026-01-31 12:00 UTC"; nothing of a copy that does not say when it was made."""
+    made_at = copied.get("made_at")
+    return f" of {made_at[:16].replace('T', ' ')} UTC" if made_at else ""
 
 
 def describe_decision(progress: Progress) -> str:

@@ -193,7 +193,7 @@ def test_fewer_row_groups_than_workers(refused: Refused) -> None:
 def test_an_infinite_feature(refused: Refused) -> None:
     ones = [float(index) for index in range(300)]
     write(small(one=with_value(ones, float("inf"))))
-    refused(TRAIN, "infinite", "nulls")
+    refused(TRAIN, '"one" holds an infinite value', "null")
 
 
 def test_text_that_is_no_category(refused: Refused, monkeypatch: pytest.MonkeyPatch) -> None:

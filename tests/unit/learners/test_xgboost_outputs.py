@@ -30,22 +30,25 @@ def test_trees_with_vector_leaves_are_told_from_others() -> None:
     assert not has_vector_leaves(trained("multi:softprob", num_class=3, booster="dart"))
 
 
+def kept(now: dict[str, Any], objective: str, **before: Any) -> dict[str, Any]:
+    params = going_on(now, trained(objective, **before))
+    assert params.pop("booster") == before.get("booster", "gbtree")
+    return params
+
+
 def test_a_run_that_goes_on_keeps_what_its_predictions_consist_of() -> None:
-    assert going_on({"eta": 0.1}, trained("multi:softprob", num_class=3)) == {"eta": 0.1, "num_class": 3}
-    quantiles = trained("reg:quantileerror", quantile_alpha=[0.1, 0.95])
-    assert (
-        going_on({}, quantiles)
-        == going_on({"quantile_alpha": "0.1,0.95"}, quantiles)
-        == {"quantile_alpha": [0.1, 0.95]}
-    )
-    vectors = trained("multi:softprob", num_class=3, multi_strategy="multi_output_tree")
-    assert going_on({}, vectors)["multi_strategy"] == "multi_output_tree"
+    assert kept({"eta": 0.1}, "multi:softprob", num_class=3) == {"eta": 0.1, "num_class": 3}
+    assert kept({}, "multi:softprob", num_class=3, booster="dart") == {"num_class": 3}
+    for now in ({}, {"quantile_alpha": "0.1,0.95"}, {"quantile_alpha": [0.1, 0.95]}):
+        assert kept(now, "reg:quantileerror", quantile_alpha=[0.1, 0.95]) == {"quantile_alpha": [0.1, 0.95]}
+    vectors = kept({}, "multi:softprob", num_class=3, multi_strategy="multi_output_tree")
+    assert vectors["multi_strategy"] == "multi_output_tree"
 
 
 def test_a_run_that_goes_on_has_the_metric_of_the_earlier_one() -> None:
-    assert going_on({}, trained("reg:tweedie", tweedie_variance_power=1.2)) == {"tweedie_variance_power": "1.2"}
-    assert going_on({}, trained("reg:pseudohubererror", huber_slope=0.3)) == {"huber_slope": "0.3"}
-    assert going_on({"huber_slope": 2}, trained("reg:pseudohubererror", huber_slope=0.3)) == {"huber_slope": 2}
+    assert kept({}, "reg:tweedie", tweedie_variance_power=1.2) == {"tweedie_variance_power": "1.2"}
+    assert kept({}, "reg:pseudohubererror", huber_slope=0.3) == {"huber_slope": "0.3"}
+    assert kept({"huber_slope": 2}, "reg:pseudohubererror", huber_slope=0.3) == {"huber_slope": 2}
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ def test_a_metric_that_was_nan_is_nan_again_after_json() -> None:
     kept = {"round": 1, "seconds": 0.5, "metrics": {"eval-rmse": 2.0, "eval-auc": None}}
     [done] = as_standing(Checkpoint(1, b"model", (kept,))).rounds
     assert math.isnan(done.metrics["eval-auc"]) and done.metrics["eval-rmse"] == 2.0
-    assert Best.of([done, Round(2, 0.5, {"eval-rmse": 3.0, "eval-auc": 0.6})]).round == 2
+    assert Best.of([done, Round(2, 0.5, {"eval-rmse": 3.0, "eval-auc": 0.6})], {}).round == 2
 
 
 class Store:

@@ -20,7 +20,7 @@ from dray.errors import DataError
 from dray.learners import xgboost_ring as ring
 from dray.learners.xgboost_errors import translated
 from dray.learners.xgboost_matrix import Loaded
-from dray.learners.xgboost_metrics import quantiles_of
+from dray.learners.xgboost_metrics import asked_metrics, quantiles_of
 from dray.learners.xgboost_params import class_count
 from dray.telemetry.metrics import parse_metric
 
@@ -74,7 +74,7 @@ def _gather_rows(loaded: Loaded | None) -> dict[str, Any]:
 class _Metric:
     def __init__(self, rows: Mapping[str, Any], params: Mapping[str, Any], threads: int) -> None:
         self._threads = threads
-        self._told = list(params["eval_metric"])
+        self._told = [str(metric) for metric in asked_metrics(params["eval_metric"])]
         own = {key: value for key, value in params.items() if key not in _ABOUT_TREES} | {"nthread": threads}
         groups = _Hitless.of(rows)
         self._asked: list[tuple[_Asking, xgboost.DMatrix, xgboost.Booster]] = []

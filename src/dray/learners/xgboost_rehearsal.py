@@ -27,7 +27,7 @@ def rehearse(params: Mapping[str, Any], objective: str | None, features: Sequenc
     params = {name: value for name, value in params.items() if name not in ("objective", "max_bin")}
     if str(params.get("device")).startswith(("cuda", "gpu")):
         params["device"] = "cpu"  # the workers may have what this machine has not
-    classes = max(2, class_count(params)) if objective.startswith("multi:") else 0
+    classes = _classes(params) if objective.startswith("multi:") else 0
     rows = max(_ROWS, classes)
     labels = np.arange(rows) % max(2, classes) + (objective == "reg:gamma")
     values = np.tile(np.arange(rows, dtype=np.float32)[:, None] % 2, (1, len(features)))
@@ -44,7 +44,14 @@ def rehearse(params: Mapping[str, Any], objective: str | None, features: Sequenc
             booster = xgboost.Booster(full | {"nthread": 1}, cache=[data])
             booster.update(data, 0)
             booster.eval(data)
+            xgboost.Booster(full, model_file=booster.save_raw("ubj"))
     except (xgboost.core.XGBoostError, ValueError, TypeError, AttributeError) as error:
         raise ConfigError(
             f"XGBoost refuses a parameter: {reason(str(error))}", fix="Change it under params or with --param."
         ) from error
+
+
+def _classes(params: Mapping[str, Any]) -> int:
+    """Return as many classes as the parameters tell of: the labels, which decide, are not known yet."""
+    scores = params.get("base_score")
+    return max(2, class_count(params), len(scores) if isinstance(scores, list | tuple) else 0)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -180,6 +181,16 @@ def test_parameters_of_the_objective_or_its_metric_pass(objective: str, params: 
 def test_several_quantiles_may_be_written_in_any_way(given: Any) -> None:
     params = complete({"quantile_alpha": given}, objective="reg:quantileerror", classes=0, seed=0)
     assert params["quantile_alpha"] == [0.1, 0.5]
+
+
+def test_one_base_score_stands_for_every_class_and_quantile() -> None:
+    """XGBoost trains several outputs from one number, and then refuses to load the model."""
+    quantiles = {"quantile_alpha": [0.1, 0.9], "base_score": 3}
+    assert json.loads(complete(quantiles, objective="reg:quantileerror", classes=0, seed=0)["base_score"]) == [3, 3]
+    for given, expected in (({}, [0.5] * 3), ({"num_class": 4}, [0.5] * 4), ({"base_score": [1, 2, 3]}, [1, 2, 3])):
+        params = complete({"base_score": 0.5} | given, objective="multi:softprob", classes=3, seed=0)
+        assert json.loads(params["base_score"]) == expected
+    assert complete({"base_score": 0.5}, objective="binary:logistic", classes=0, seed=0)["base_score"] == 0.5
 
 
 def test_an_objective_that_does_not_exist_names_the_nearest() -> None:

@@ -21,6 +21,18 @@ def test_parameters_that_train_pass(objective: str | None, booster: str) -> None
     rehearse(params, objective, FEATURES, ranking=str(objective).startswith("rank:"))
 
 
+@pytest.mark.parametrize(
+    ("objective", "params"),
+    [
+        ("reg:quantileerror", {"quantile_alpha": [0.1, 0.5, 0.9], "base_score": 0.4}),
+        ("multi:softprob", {"base_score": [0.1, 0.2, 0.3]}),
+        ("multi:softprob", {"base_score": 0.3, "num_class": 5}),
+    ],
+)
+def test_a_base_score_of_several_outputs_passes(objective: str, params: dict[str, Any]) -> None:
+    rehearse(params, objective, FEATURES, ranking=False)
+
+
 def test_parameters_of_an_objective_that_the_labels_decide_wait_for_it() -> None:
     rehearse({"num_class": 3, "base_score": 7, "eval_metric": "mlogloss"}, None, FEATURES, ranking=False)
     rehearse({"eval_metric": "ndcg@3", "ndcg_exp_gain": False}, None, FEATURES, ranking=True)

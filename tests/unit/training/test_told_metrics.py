@@ -54,7 +54,7 @@ CASES = [
     Case("reg:pseudohubererror", "value", ["mae"], {"huber_slope": 0.5}),
     Case("reg:absoluteerror", "value", ["rmse"]),
     Case("reg:quantileerror", "value", [], {"quantile_alpha": 0.95}),
-    Case("reg:quantileerror", "value", [], {"quantile_alpha": [0.1, 0.5, 0.9]}),
+    Case("reg:quantileerror", "value", [], {"quantile_alpha": [0.1, 0.5, 0.9], "base_score": 0.2}),
     Case("reg:quantileerror", "value", [], {"quantile_alpha": [0.2, 0.8], "multi_strategy": "multi_output_tree"}),
     Case("reg:gamma", "size", ["gamma-nloglik", "rmse"]),
     Case("reg:tweedie", "count", ["poisson-nloglik"], {"tweedie_variance_power": 1.2}),
@@ -182,7 +182,8 @@ def plain(case: Case, metrics: list[str], weight: bool) -> dict[str, float]:
     if weight:
         data.set_weight(table["weight"].to_numpy())
     booster = xgboost.Booster(model_file="run/model.ubj")
-    booster.set_param([("eval_metric", name.removeprefix("eval-")) for name in metrics] + list(case.params.items()))
+    own = [(name, value) for name, value in case.params.items() if name != "base_score"]
+    booster.set_param([("eval_metric", name.removeprefix("eval-")) for name in metrics] + own)
     pairs = (item.rpartition(":") for item in booster.eval(data).split("\t")[1:])
     return {name: float(value) for name, _, value in pairs}
 

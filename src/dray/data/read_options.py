@@ -19,6 +19,8 @@ from dray.errors import ConfigError, nearest
 _TRUE, _FALSE = ("true", "yes", "on"), ("false", "no", "off")
 _WORDS = {"\\t": "\t", "tab": "\t"}
 """A tab is hard to type."""
+_COMMA = re.compile(r",(?![^\[(]*[\])])")
+"""One that is not within brackets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +178,20 @@ def _parse_quote(text: str) -> str | None:
 
 
 def _parse_types(text: str) -> Any:
-    return _yaml(text) if text.startswith("{") else text
+    """Return a mapping as YAML has it, or as people write it: without brackets, without a space behind the colon."""
+    import yaml
+
+    try:
+        value = _yaml(text) if text.startswith("{") else None
+    except yaml.YAMLError:
+        if not text.endswith("}"):
+            raise
+        value = None  # timestamp[us] has brackets of its own
+    if isinstance(value, dict) and all(value.values()):
+        return value
+    pairs = [item.rpartition(":") for item in _COMMA.split(text.strip("{} "))]
+    found = {_parse_text(name.strip()): _parse_text(type_.strip()) for name, _, type_ in pairs}
+    return found if all(found) and all(found.values()) else text
 
 
 _TEXT = Kind("text", '"..."', "...", _text, _parse_text)

@@ -59,6 +59,13 @@ def test_storage_options_come_as_one() -> None:
         ('nulls="a,b"', ["a,b"]),
         ('nulls=NA,"a,b"', ["NA", "a,b"]),
         ("names=x,y", ["x", "y"]),
+        ("types={price:double}", {"price": "double"}),
+        ("types=price:double, at:timestamp[us]", {"price": "double", "at": "timestamp[us]"}),
+        ("types={at: timestamp[us], b: time32[s]}", {"at": "timestamp[us]", "b": "time32[s]"}),
+        ("types={at: timestamp[us, tz=UTC], b: bool}", {"at": "timestamp[us, tz=UTC]", "b": "bool"}),
+        ('types={"a, b": double}', {"a, b": "double"}),
+        ("types=price", "price"),
+        ("types=", ""),
         ("types={no: double, 1: string}", {"no": "double", "1": "string"}),
         ("nulls=[]", []),
         ("table=null", "null"),
@@ -86,3 +93,5 @@ def test_a_value_without_a_name_is_refused() -> None:
 def test_an_open_bracket_is_refused() -> None:
     with pytest.raises(ConfigError, match="is not YAML"):
         call("--read", "names=[a")
+    with pytest.raises(ConfigError, match="is not YAML"):
+        call("--read", "types={a: double")

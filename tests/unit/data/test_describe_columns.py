@@ -36,6 +36,13 @@ def test_uniform_numbers_have_even_bins_and_an_exact_range() -> None:
     assert found.values == ()
 
 
+@pytest.mark.parametrize("type_", [pa.uint64(), pa.decimal128(38, 0), pa.decimal128(38, 18)])
+def test_large_numbers_close_to_each_other_have_a_histogram_too(type_: pa.DataType) -> None:
+    found = profile([Decimal(2**63 + i) for i in range(5_000)], type_)
+    assert found.histogram is not None and sum(found.histogram.counts) == 5_000
+    assert found.distinct == Figure(5_000, "exact")
+
+
 def test_one_huge_value_does_not_empty_the_histogram() -> None:
     found = profile([*np.linspace(0, 1, 999).tolist(), 1e12])
     assert found.histogram is not None

@@ -19,7 +19,7 @@ import pyarrow.types as pt
 from dray.data.sources.numbers import CODE, EXACT_BELOW, Numbers, exact_as_double, fits_decimal, may_wrap, room
 from dray.data.sources.quotes import CR, LF, Positions, Quoting
 
-_STEP = 64 << 10
+_STEP = 256 << 10
 """Bytes that are searched at a time: what is found about them stays in the processor's cache."""
 _SPACE = r"[ \t]*"
 _IS_CODE = f"^{_SPACE}{CODE}{_SPACE}$"
@@ -149,7 +149,8 @@ def _has_large(column: pa.ChunkedArray) -> bool:
             continue
         # Whatever stands where a value is missing does no harm: it is looked at once more.
         values = np.frombuffer(chunk.buffers()[1], kind)[chunk.offset : chunk.offset + len(chunk)]
-        if values.max() >= EXACT_BELOW or values.min() <= -EXACT_BELOW or np.isnan(values.max()):
+        most = values.max()
+        if most >= EXACT_BELOW or values.min() <= -EXACT_BELOW or np.isnan(most):
             return True
     return False
 
@@ -158,28 +159,32 @@ def zeros_that_lead(data: bytes | pa.Buffer, quoting: Quoting) -> Positions:
     """Return where a zero begins a value that goes on, but not with a point: none is left out, some may be others."""
     text = np.frombuffer(data, np.uint8)
     first = np.concatenate([np.full(2, LF, np.uint8), text[:3]])  # before the first value stands a line end, as it were
-    found = [_zeros(first, quoting) - 2]
-    found += [_zeros(text[start : start + _STEP + 3], quoting) + start for start in range(0, len(text), _STEP)]
+    room = np.empty((2, max(len(first), min(_STEP, len(text)))), bool)
+    found = [_zeros(first, quoting, room) - 2]
+    found += [_zeros(text[start : start + _STEP + 3], quoting, room) + start for start in range(0, len(text), _STEP)]
     return np.concatenate(found)
 
 
-def _zeros(text: npt.NDArray[np.uint8], quoting: Quoting) -> Positions:
-    """Return the places of such zeros behind the second byte."""
-    earlier, before, after = text[:-3], text[1:-2], text[3:]
-    # Quotes, the comma, the plus and white space are below the minus; the point, digits and letters are above.
+def _zeros(text: npt.NDArray[np.uint8], quoting: Quoting, room: npt.NDArray[np.bool_]) -> Positions:
+    """Return the places of such zeros behind the second byte. `room`: for what is found on the way."""
+    earlier, before, zero, after = text[:-3], text[1:-2], text[2:-1], text[3:]
     marks = [mark for mark in (quoting.delimiter, quoting.quote) if mark is not None]
-    zero = text[2:-1] == ord("0")
-    zero &= after >= ord("0")
-    maybe = before < ord("-")
-    negative = earlier < ord("-")  # in 2024-01-05 it is a digit
+    maybe, more = room[:, : len(after)]
+    # Quotes, the comma, the plus and white space are below the minus; the point, digits and letters are above.
+    np.less(earlier, ord("-"), out=maybe)  # in 2024-01-05 a digit stands before the minus
     for mark in marks:
         if mark >= ord("-"):
-            maybe |= before == mark
-            negative |= earlier == mark
-            zero &= after != mark
-    negative &= before == ord("-")
-    maybe |= negative
-    maybe &= zero
+            maybe |= np.equal(earlier, mark, out=more)
+    maybe &= np.equal(before, ord("-"), out=more)
+    maybe |= np.less(before, ord("-"), out=more)
+    for mark in marks:
+        if mark >= ord("-"):
+            maybe |= np.equal(before, mark, out=more)
+    maybe &= np.equal(zero, ord("0"), out=more)
+    maybe &= np.greater_equal(after, ord("0"), out=more)
+    for mark in marks:
+        if mark >= ord("0"):
+            maybe &= np.not_equal(after, mark, out=more)
     if not maybe.any():
         return np.empty(0, np.int64)
     places: Positions = np.flatnonzero(maybe)

@@ -1,8 +1,8 @@
 """The small changes that can be made to a module: a comparison moved, a condition turned, a guard dropped.
 
-By mutmut's operators, except those whose changes say little of tests: other words in a message, and values and
-arguments replaced by None, at which nearly any test fails. Beside them one of our own, the guard that is never taken.
-Only what is inside functions is changed, without annotations, defaults and assertions.
+By mutmut's operators, except those whose changes say little of tests: other words in a message, another number than 0
+and 1, and values and arguments replaced by None, at which nearly any test fails. Beside them one of our own, the guard
+that is never taken. Only what is inside functions is changed, without annotations, defaults and assertions.
 """
 
 from __future__ import annotations
@@ -20,6 +20,12 @@ _SHOWN = 24
 """Characters shown on either side of a change."""
 
 
+def _step(node: cst.Integer | cst.Float) -> Iterable[cst.BaseNumber]:
+    """Move 0 and 1, as in an index or a first value. Others are measures that were chosen: a wait, a limit, a unit."""
+    if node.evaluated_value in (0, 1):
+        yield from mutators.operator_number(node)
+
+
 def _drop_guard(node: cst.If) -> Iterable[cst.If]:
     """Take the branch never; the condition is still asked, as in mutmut's operator for `x if y else z`."""
     asked = node.test.with_changes(lpar=[cst.LeftParen()], rpar=[cst.RightParen()])
@@ -31,13 +37,14 @@ OPERATORS: mutators.OPERATORS_TYPE = [
     for kind, operator in mutators.mutation_operators
     if operator
     not in (
+        mutators.operator_number,
         mutators.operator_string,
         mutators.operator_assignment,
         mutators.operator_arg_removal,
         mutators.operator_dict_arguments,
         mutators.operator_lambda,
     )
-] + [(cst.If, _drop_guard)]
+] + [(cst.Integer, _step), (cst.Float, _step), (cst.If, _drop_guard)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,20 @@ def test_a_batch_that_is_lost_for_ever_is_not_believed() -> None:
     assert decide(4, blameless=True, losses=MOST_LOSSES) == [Again(0, 2), Again(2, 4)]
 
 
+def test_each_loss_is_counted_and_waited_after() -> None:
+    assert decide(7, blameless=True, losses=2, deaths=1) == [Again(0, 7, deaths=1, losses=3, wait_s=wait_s(3))]
+    assert (wait_s(0), wait_s(1), wait_s(2), wait_s(3)) == (0.1, 0.1, 0.4, 1.6)
+
+
+def test_the_first_and_the_last_item_may_be_the_suspect() -> None:
+    assert decide(3, suspect=0, outside=False) == [GiveUp(0, 1), Again(1, 3)]
+    assert decide(3, suspect=2, outside=False) == [Again(0, 2), GiveUp(2, 1)]
+
+
+def test_a_suspect_that_is_none_of_the_batch_is_not_believed() -> None:
+    assert decide(4, suspect=-1) == decide(4, suspect=4) == [Again(0, 2), Again(2, 4)]
+
+
 def test_waits_grow_to_a_limit() -> None:
     waits = [wait_s(deaths) for deaths in range(1, 30)]
     assert waits == sorted(waits)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
+from pytest import approx
 
-from dray.mapping.sizing import GROWTH, LARGEST_OVERHEAD, MOST_BYTES, MOST_ITEMS, Pace, batch_size, queue_depth
+from dray.mapping.sizing import GROWTH, LARGEST_OVERHEAD, LONG_S, MOST_BYTES, MOST_ITEMS, Pace, batch_size, queue_depth
 
 OVERHEAD_S = 0.0005
 
@@ -63,3 +64,38 @@ def test_long_and_last_items_are_not_queued_behind_others() -> None:
     assert queue_depth(measured(0.2), 5, 2) == 1
     assert queue_depth(measured(0.2), 1000, 2) == 2
     assert queue_depth(Pace(), None, 2) == 1
+
+
+def test_a_pace_is_that_of_the_last_batches_each_before_counting_an_eighth_less() -> None:
+    pace = Pace()
+    assert (pace.item_s, pace.item_bytes, pace.task_overhead_s) == (None, 0.0, 0.0)
+    pace.saw(10, 2.0, 1000, 0.5)
+    assert (pace.item_s, pace.item_bytes, pace.task_overhead_s, pace.largest) == (0.2, 100.0, 0.5, 10)
+    pace.saw(4, 4.0, 4000, -1.0)  # clocks of two processes may differ: less than nothing is nothing
+    assert pace.items == approx(0.875 * 10 + 4)
+    assert pace.item_s == approx((0.875 * 2 + 4) / (0.875 * 10 + 4))
+    assert pace.item_bytes == approx((0.875 * 1000 + 4000) / (0.875 * 10 + 4))
+    assert pace.task_overhead_s == approx(0.875 * 0.5 / 1.875)
+    assert pace.largest == 10
+
+
+def test_towards_the_end_a_batch_is_half_a_slots_share_but_not_so_small_that_it_costs_much() -> None:
+    pace = measured(0.001)
+    assert batch_size(pace, 400, 2, OVERHEAD_S) == 100
+    assert batch_size(pace, 400, 4, OVERHEAD_S) == 50
+    # 50 ms are lost at each: a second of work makes them small, and 400 ms are what a slot has at most.
+    assert batch_size(pace, 800, 2, 0.05) == 400
+    assert batch_size(pace, 8000, 2, 0.05) == 1000
+    assert batch_size(measured(0.01), 60, 2, 0.005) == 15
+    assert batch_size(measured(0.01), 20, 2, 0.005) == 10
+
+
+def test_two_batches_are_queued_unless_items_are_long_or_the_end_is_near() -> None:
+    assert queue_depth(measured(LONG_S), None, 2) == 1
+    assert queue_depth(measured(0.9 * LONG_S), None, 2) == 2
+    # 4 seconds of work are left for 2 slots: up to then those of some length are given out one by one.
+    assert queue_depth(measured(0.125), 31, 2) == 1
+    assert queue_depth(measured(0.125), 32, 2) == 2
+    assert queue_depth(measured(0.125), 32, 3) == 1
+    assert queue_depth(measured(LONG_S / 25), 10, 2) == 1
+    assert queue_depth(measured(LONG_S / 26), 10, 2) == 2

@@ -97,3 +97,51 @@ def test_no_thread_is_left_over_or_used_twice(threads: int, sizes: list[int]) ->
     shares = share_threads(threads, sizes)
     assert min(shares) >= 1
     assert sum(shares) == max(threads, len(sizes))
+
+
+def told(nodes: list[float], workers: int, asked: int | None) -> tuple[str, str]:
+    with pytest.raises(ClusterError) as caught:
+        threads_per_worker(nodes, workers, asked)
+    return caught.value.what, caught.value.fix
+
+
+def test_too_few_cpus_are_told_with_the_fix_that_helps() -> None:
+    assert told([4], 2, 3) == (
+        "2 workers of 3 threads need 6 CPUs; there are 4.",
+        "Use --threads 2, or fewer workers, or add nodes.",
+    )
+    assert told([2, 1.5], 4, None) == (
+        "4 workers of 1 thread need 4 CPUs; the cluster has 3.5 on 2 nodes (2, 1.5), and a worker lives on one node.",
+        "Use --workers 3, or add nodes.",
+    )
+    assert told([2], 3, 4) == ("3 workers of 4 threads need 12 CPUs; there are 2.", "Use fewer threads, or add nodes.")
+    assert told([], 1, None)[0] == (
+        "1 workers of 1 thread need 1 CPU; the cluster has 0 on 0 nodes (none), and a worker lives on one node."
+    )
+
+
+def test_as_many_as_there_are_may_be_asked_for() -> None:
+    assert threads_per_worker([4, 4], 2, 4) == 4
+    assert threads_in_process(8, 8) == 8
+    assert threads_in_process(0, None) == 1
+    with pytest.raises(ClusterError) as caught:
+        threads_in_process(1, 2)
+    assert caught.value.what == "--threads 2, but this process may use 1 CPU."
+    assert caught.value.fix == "Use --threads 1, or leave it out."
+
+
+def test_a_part_of_a_cpu_holds_no_worker() -> None:
+    assert workers_that_fit([7.5, 2.9, 0.5], 3) == 2
+
+
+def test_a_decision_says_why() -> None:
+    assert threads_on_this_machine(8, 3, None).reasons == ("2 threads each: 8 CPUs for 3 workers.",)
+    assert threads_on_this_machine(2, 2, None).reasons == ("1 thread each: 2 CPUs for 2 workers.",)
+    assert threads_on_this_machine(8, 2, 1).reasons == ("1 thread for each worker, as asked.",)
+    assert threads_on_this_machine(1, 2, None).reasons == (
+        "2 workers share 1 CPU: 1 thread each, and no faster than 1 would be.",
+    )
+    with pytest.raises(ClusterError) as caught:
+        threads_on_this_machine(2, 5, None)
+    assert caught.value.what == "5 workers on this machine, which has 2 CPUs."
+    assert caught.value.fix == "Use --workers 2 (at most 4), or name a larger cluster: --cluster."

@@ -117,6 +117,16 @@ def test_executors_that_come_when_asked_for_are_counted_on() -> None:
         plan(with_settings(databricks), workers=7, threads=15)
 
 
+def test_one_executor_is_enough_for_one_worker() -> None:
+    assert plan(session(executors=1, cores=4), workers=1, threads=None) == Plan(1, 4, 0, 4, False)
+
+
+def test_a_run_that_may_grow_begins_with_a_worker_for_each_node() -> None:
+    """Each has all the threads of its node, though more workers were hoped for."""
+    assert plan(session(executors=2, cores=4), workers=4, threads=None, may_grow=True) == Plan(2, 4, 0, 4, False)
+    assert plan(session(executors=2, cores=4), workers=4, threads=None) == Plan(2, 4, 0, 2, False)
+
+
 def test_gpus_are_those_that_spark_gives_its_executors() -> None:
     assert plan(with_settings({"spark.executor.resource.gpu.amount": "2"}), workers=4, threads=None).gpus == 2
     assert plan(session(), workers=4, threads=None).gpus == 0

@@ -59,7 +59,7 @@ def mistakes(image: str, versions: Versions) -> Iterator[tuple[str, str]]:
     if not promised.python and _is_of_ray(image):
         yield (
             f"The tag of {image} names no Python, and Ray's default may be another than {versions.python}.",
-            f"Use {image.partition(':')[0]}:{promised.ray}-py{versions.python.replace('.', '')}.",
+            f"Use {image.partition('@')[0].rpartition(':')[0]}:{promised.ray}-py{versions.python.replace('.', '')}.",
         )
 
 

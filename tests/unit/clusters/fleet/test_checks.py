@@ -60,6 +60,42 @@ def test_more_memory_than_there_is() -> None:
     assert str(found) == "b: no memory (18.0 GiB asked for 3 workers, 12.0 GiB free of 16.0 GiB)"
 
 
+def test_as_much_as_there_is_may_be_asked_for() -> None:
+    asked = fleet(hosts=["a", {"host": "b", "workers": 2, "memory": "6G", "object_store": "2G"}])
+    assert problems(of=asked, disk=GB, shm=4 * GB) == []
+    assert [found.reason for found in problems(of=asked, disk=GB - 1, shm=4 * GB - 1)] == ["no memory", "no disk"]
+    tight = {"total": 16 * GB, "available": 12 * GB - 1}
+    assert [found.reason for found in problems(of=asked, memory=tight)] == ["no memory"]
+
+
+def test_a_machine_that_is_asked_for_nothing_in_particular_gives_what_it_has() -> None:
+    assert problems(memory={"total": 16 * GB, "available": GB}) == []
+
+
+def test_a_head_alone_is_asked_for_no_memory_of_workers() -> None:
+    alone = fleet(hosts=["b"], head="a")
+    a = facts("a", memory={"total": GB, "available": 0})
+    assert find_problems(alone, "id", {"a": a, "b": facts("b")}, a) == []
+
+
+def test_where_something_is_missing_is_told_by_the_place_that_was_asked() -> None:
+    assert "no Python in img:1" in problems(of=fleet(docker={"image": "img:1"}), versions={})[0].words
+    assert "no Python in /opt/v" in problems(of=fleet(venv="/opt/v"), versions={})[0].words
+    own = fleet(venv="/opt/v", hosts=["a", {"host": "b", "venv": "/own"}])
+    assert "no Python in /own" in problems(of=own, versions={})[0].words
+
+
+def test_one_machine_alone_may_be_known_by_its_loopback_address() -> None:
+    alone = fleet(hosts=["a"])
+    a = facts("a", address="127.0.0.1")
+    assert find_problems(alone, "id", {"a": a}, a) == []
+
+
+def test_a_head_without_dray_asks_for_none_elsewhere() -> None:
+    a = facts("a", versions={**VERSIONS, "dray": ""})
+    assert find_problems(fleet(), "id", {"a": a, "b": facts("b")}, a) == []
+
+
 def test_what_runs_already_needs_no_room() -> None:
     running = {str(index): {"alive": True} for index in (1, 2)}
     asked = fleet(hosts=["a", {"host": "b", "workers": 2, "memory": "8G"}])
@@ -122,3 +158,34 @@ def test_what_works_but_should_be_known() -> None:
     assert "ray 2.60.0, this machine 2.61.0" in found[1]
     assert "a/3 runs, but a has only 2 workers" in found[2]
     assert "a/1 runs with 4 CPUs, the file says 2" in found[3]
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ("the port 6379 is in use", "port in use"),
+        ("the port 6379 is odd", "did not start"),
+        ("the machine is in use", "did not start"),
+    ],
+)
+def test_a_port_in_use_is_one_that_is_named_and_in_use(words: str, reason: str) -> None:
+    assert why_not_started("a", words).reason == reason
+
+
+def test_nothing_is_said_of_what_is_as_the_file_says() -> None:
+    nodes = {
+        "0": {"alive": True, "name": "a/head", "cpus": 0},
+        "1": {"alive": True, "name": "a/1", "cpus": 2},
+        "2": {"alive": True},
+    }
+    as_told = fleet(hosts=[{"host": "a", "workers": 2, "cpus": 2}])
+    assert warnings_of(as_told, {"a": facts("a", nodes=nodes)}, {"ray": "2.60.0", "numpy": "2.0"}) == []
+    free = fleet(hosts=[{"host": "a", "workers": 2}])
+    assert warnings_of(free, {"a": facts("a", nodes={"1": {"cpus": 7}})}, {}) == []
+    [surplus] = warnings_of(free, {"a": facts("a", nodes={"3": {}})}, {})
+    assert surplus == "3 runs, but a has only 2 workers in the file."
+
+
+def test_an_error_without_a_fix_has_none() -> None:
+    error = failure("lab", [Problem("a", "unreachable", "timed out")], "Nothing was started.")
+    assert error.fix == ""

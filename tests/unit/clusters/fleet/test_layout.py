@@ -134,3 +134,14 @@ def test_the_smallest_machine_has_a_cpu_a_byte_and_a_store_for_each_worker() -> 
     tiny = Machine("10.0.0.1", cpus=1, memory_bytes=100 << 20, shm_bytes=1 << 20)
     _, one, _ = nodes(tiny, workers=2)
     assert (one.cpus, one.memory_bytes, one.object_store_bytes) == (1, 1, 80 << 20)
+
+
+def test_one_worker_has_the_whole_machine() -> None:
+    _, worker = nodes(workers=1)
+    assert worker.cpus == 8
+    assert worker.memory_bytes + worker.object_store_bytes == int(0.8 * MACHINE.memory_bytes)
+
+
+def test_object_stores_share_nine_tenths_of_the_shared_memory() -> None:
+    small = Machine("10.0.0.1", cpus=8, memory_bytes=16 << 30, shm_bytes=1_000_000_001)
+    assert [node.object_store_bytes for node in nodes(small, workers=2)] == [256 << 20, 300_000_000, 300_000_000]

@@ -182,3 +182,11 @@ def test_strangers_that_are_gone_are_not_shown_and_a_job_without_words_has_its_n
 def test_of_two_lives_of_a_node_the_later_one_tells() -> None:
     nodes = [node("c/1", alive=False, started=7, reason="late"), node("c/1", alive=False, started=2, reason="early")]
     assert "late" in status(view={"nodes": [*NODES[:2], *nodes], "jobs": []}).nodes[2].reason
+
+
+def test_what_ray_tells_of_a_node_goes_before_what_was_noted() -> None:
+    told = {"CPU": 7.0, "memory": 50.0, "object_store_memory": 30.0}
+    view = {"nodes": [*NODES[:2], node("c/1", resources=told), node("x", resources=told)], "jobs": []}
+    found = status(view=view)
+    for one in found.nodes[2:]:
+        assert (one.alive, one.cpus, one.memory_bytes, one.object_store_bytes) == (True, 7.0, 50, 30)

@@ -96,6 +96,101 @@ def test_a_broken_rule_is_noticed(rule: str, change: Change) -> None:
     assert all(broken.what.endswith(".") and broken.fix for broken in found)
 
 
+ALLOWED: list[Change] = [
+    lambda m: m["metadata"].update(name="n" * 47),
+    lambda m: m["metadata"].update(name="a"),
+    lambda m: m["metadata"].update(namespace="9" * 63),
+    lambda m: m["metadata"]["labels"].update(team="", other="x" * 63),
+    lambda m: m["metadata"]["labels"].update({"example.com/team": "A.b_c-d", "xray.io/a": "b"}),
+    lambda m: (m["spec"].pop("shutdownAfterJobFinishes"), m["spec"].pop("ttlSecondsAfterFinished", None)),
+    lambda m: m["spec"].update(backoffLimit=2),
+    lambda m: m["spec"].update(deletionStrategy={"deletionRules": []}),
+    lambda m: m["spec"].update(preRunningDeadlineSeconds=1),
+    lambda m: m["spec"].update(activeDeadlineSeconds=901),
+    lambda m: m["spec"].update(entrypoint="dray train s3://bucket/x@y"),
+    lambda m: m["spec"]["rayClusterSpec"].update(rayVersion="2.52.0"),
+    lambda m: m["spec"]["rayClusterSpec"].update(rayVersion="3.0.0"),
+    lambda m: cluster_of(m)["headGroupSpec"].update(serviceType="ClusterIP"),
+    lambda m: cluster_of(m)["headGroupSpec"].update(headService={"spec": {"type": "ClusterIP"}}),
+    lambda m: cluster_of(m)["headGroupSpec"].update(headService=None, enableIngress=False),
+    lambda m: head(m)["template"]["spec"].pop("restartPolicy", None),
+    lambda m: (
+        m["spec"]["rayClusterSpec"].pop("enableInTreeAutoscaling"),
+        head(m)["template"]["spec"].update(restartPolicy="Always"),
+    ),
+    lambda m: (
+        cluster_of(m)["autoscalerOptions"].update(version="v1"),
+        head(m)["template"]["spec"].update(restartPolicy="Always"),
+    ),
+    lambda m: cluster_of(m)["workerGroupSpecs"][0].update(minReplicas=2, replicas=2, maxReplicas=2),
+    lambda m: cluster_of(m)["workerGroupSpecs"][0].update(minReplicas=0, replicas=0, maxReplicas=1),
+    lambda m: (cluster_of(m)["workerGroupSpecs"].clear(), head(m)["rayStartParams"].update({"num-cpus": "1"})),
+    lambda m: (
+        cluster_of(m)["workerGroupSpecs"][0].update(resources={"CPU": "4"}),
+        worker(m)["rayStartParams"].clear(),
+    ),
+    lambda m: [p.update({"nvidia.com/gpu": "2"}) for p in container(worker(m))["resources"].values()],
+    lambda m: [p.update(memory="8192Mi") for p in container(worker(m))["resources"].values()],
+    lambda m: [p.pop("memory") for p in container(worker(m))["resources"].values()],
+    lambda m: container(worker(m))["env"].append({"name": "_OK_2", "value": "s3://bucket/x"}),
+    lambda m: container(worker(m))["env"].append({"name": "MY_TOKEN", "valueFrom": {"secretKeyRef": {}}}),
+    lambda m: container(worker(m)).pop("image"),
+]
+
+
+@pytest.mark.parametrize("change", ALLOWED, ids=range(len(ALLOWED)))
+def test_what_keeps_the_rules_is_not_complained_about(change: Change) -> None:
+    manifest = job(time_limit_s=3600, workers={"replicas": 2})
+    change(manifest)
+    assert broken_rules(manifest, versions=VERSIONS) == []
+
+
+def test_a_job_on_a_cluster_that_is_there_needs_no_deadline_and_no_spec() -> None:
+    manifest = job()
+    manifest["spec"].pop("rayClusterSpec")
+    manifest["spec"].pop("preRunningDeadlineSeconds")
+    manifest["spec"].update(clusterSelector={"ray.io/cluster": "x"})
+    assert broken_rules(manifest, versions=VERSIONS) == []
+
+
+def told(change: Change) -> list[tuple[str, str, str]]:
+    manifest = job(time_limit_s=3600)
+    change(manifest)
+    return [(broken.rule, broken.what, broken.fix) for broken in broken_rules(manifest, versions=VERSIONS)]
+
+
+def test_each_broken_rule_is_told_once_and_alone() -> None:
+    assert told(lambda m: m["spec"].update(activeDeadlineSeconds=900)) == [
+        (
+            "deadline",
+            "activeDeadlineSeconds (900) is over before preRunningDeadlineSeconds (900).",
+            "Make time_limit_s longer, or start_deadline_s shorter.",
+        )
+    ]
+    assert told(lambda m: m["spec"]["rayClusterSpec"].update(rayVersion="1.99.0"))[0][1] == (
+        "Token authentication needs Ray 2.52 or newer, this is Ray 1.99.0."
+    )
+    assert told(lambda m: m["spec"].update(backoffLimit=-1)) == [
+        ("ttl", "ttlSecondsAfterFinished and backoffLimit are numbers from 0 on.", "Change them.")
+    ]
+    assert told(lambda m: head(m)["rayStartParams"].update({"num-cpus": 0})) == [
+        ("params", "rayStartParams num-cpus: 0 is no text.", 'Write "0".')
+    ]
+    [(rule, what, _)] = told(lambda m: head(m)["template"]["spec"].update(restartPolicy="Always"))
+    assert (rule, what) == ("autoscaler", "Autoscaler v2 needs restartPolicy Never; the head has Always.")
+    [(rule, what, _)] = told(lambda m: cluster_of(m)["autoscalerOptions"]["resources"]["limits"].update(cpu="9"))
+    assert rule == "requests"
+    assert what.startswith("Requests and limits of autoscaler differ: ")
+    worker_env = {"name": "RAY_AUTH_MODE", "value": "token"}
+    [(rule, what, _)] = told(lambda m: container(worker(m)).update(env=[worker_env]))
+    assert (rule, what) == ("token", "The container ray-worker is without the token.")
+    both = [{"name": "RAY_AUTH_TOKEN", "valueFrom": {}}, {"name": "RAY_AUTH_MODE", "value": "none"}]
+    assert [rule for rule, *_ in told(lambda m: container(worker(m)).update(env=both))] == ["token"]
+    assert [rule for rule, *_ in told(lambda m: m["metadata"]["labels"].update({"a.ray.io/x": "y"}))] == ["label"]
+    assert [rule for rule, *_ in told(lambda m: m["metadata"]["labels"].update({"-": "y"}))] == ["label"]
+    assert [rule for rule, *_ in told(lambda m: m["metadata"]["labels"].update({"x": "y" * 64}))] == ["label"]
+
+
 def test_a_cluster_may_have_a_longer_name_than_a_job() -> None:
     settings = make_settings({"name": "n" * 53})
     render_cluster(settings, versions=VERSIONS)
@@ -140,6 +235,25 @@ def test_the_tag_of_an_image_fits_this_ray_and_python(image: str, words: str) ->
     assert (words in found[0][0]) if words else found == []
 
 
+def test_a_node_must_hold_the_pod_and_what_the_system_needs_beside_it() -> None:
+    def complain(node: dict[str, Any], **given: Any) -> str:
+        with pytest.raises(ConfigError) as caught:
+            render_cluster(make_settings(given | {"node": node}), versions=VERSIONS)
+        return f"{caught.value.what} {caught.value.fix}"
+
+    assert "Ask for at most 0 CPUs." in complain({"cpu": 0.5, "memory": "64Gi"})
+    assert "Ask for at most 0Gi." in complain({"cpu": 64, "memory": "512Mi"}).replace("0Mi", "0Gi")
+    # The autoscaler is a container of the head's pod alone.
+    size = {"cpu": 3, "memory": "9Gi"}
+    render_cluster(
+        make_settings({"workers": {"cpu": 2, "memory": "8Gi"}, "head": {"cpu": 2, "memory": "8Gi"}, "node": size}),
+        versions=VERSIONS,
+    )
+    told = complain(size, workers={"cpu": 2, "memory": "8Gi"}, head={"cpu": 2, "memory": "8Gi"}, autoscale=True)
+    assert told.startswith("A pod of head takes 2500m CPUs of a node with 3")
+    assert "(1 more to mend after that.)" in told
+
+
 def test_several_broken_rules_are_counted() -> None:
     with pytest.raises(ConfigError, match=r"3 more to mend"):
         render_cluster(
@@ -173,6 +287,17 @@ def test_a_run_must_be_one_that_pods_can_do(given: dict[str, Any], words: str) -
     check_run(RUN | {"out": "/data/run", "eval": ["/rows/test"]}, volumes=volumes)
     with pytest.raises(ConfigError, match=words):
         check_run(RUN | given, volumes=volumes)
+
+
+@pytest.mark.parametrize("out", ["/data", "/data/", "file:///data/run", "/data/x/../run", "s3://b/run"])
+def test_a_volume_and_all_below_it_is_kept(out: str) -> None:
+    check_run(RUN | {"out": out, "eval": None, "storage": {"region": "x"}}, volumes={"/data/": Volume(claim="a")})
+
+
+@pytest.mark.parametrize("out", ["/database", "/", "data/run", "s4://b"])
+def test_what_only_looks_like_a_volume_is_not_kept(out: str) -> None:
+    with pytest.raises(ConfigError, match="lies on the disk of a pod"):
+        check_run(RUN | {"out": out}, volumes={"/data": Volume(claim="a")})
 
 
 def test_the_defaults_keep_every_rule() -> None:

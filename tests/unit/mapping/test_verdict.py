@@ -59,3 +59,60 @@ def test_it_reads_well_and_is_json() -> None:
     assert "this machine" in text
     assert "64 CPUs" in text
     assert json.loads(json.dumps(verdict.to_json()))["recommended"] == verdict.recommended
+
+
+def test_the_times_are_what_is_said_of_them() -> None:
+    verdict = judge(cost(0.5, moving_s=0.001, item_bytes=1000), 40, processes=8, cluster_cpus=16.5)
+    assert verdict.here_s == 20.0
+    assert verdict.machine_s == pytest.approx(0.1 + 5 * 0.5)  # whole rounds
+    assert verdict.cluster_s == pytest.approx(3.0 + 3 * 0.5)
+    assert judge(cost(0.5), 40, processes=8, cluster_cpus=16, joined=True).cluster_s == pytest.approx(1.5)
+    # From 100 items a slot on, rounds do not matter; then moving the items may take longest, or the network.
+    assert judge(cost(0.01), 801, processes=8).machine_s == pytest.approx(0.1 + 801 / 8 * 0.01)
+    assert judge(cost(0.01), 799, processes=8).machine_s == pytest.approx(0.1 + 100 * 0.01)
+    assert judge(cost(0.01, moving_s=0.002), 1000, processes=8).machine_s == pytest.approx(0.1 + 2.0)
+    slow = judge(cost(0.01, moving_s=0.002), 1000, processes=8, cluster_cpus=1000, joined=True)
+    assert slow.cluster_s == pytest.approx(2.0)
+    wide = judge(cost(0.01, item_bytes=1e6), 1000, processes=8, cluster_cpus=1000, joined=True)
+    assert wide.cluster_s == pytest.approx(5.0)
+
+
+@pytest.mark.parametrize("joined", [True, False])
+def test_what_has_no_end_is_judged_without_the_start_for_a_thousand(joined: bool) -> None:
+    verdict = judge(cost(0.1), None, processes=10, cluster_cpus=100, joined=joined)
+    assert (verdict.here_s, verdict.machine_s, verdict.cluster_s) == (100.0, pytest.approx(10.0), pytest.approx(1.0))
+    assert judge(cost(0.1), None, processes=10).cluster_s is None
+
+
+def test_a_less_simple_way_must_be_a_fifth_faster() -> None:
+    def recommended(processes: int, cpus: float | None = None) -> tuple[str, str]:
+        verdict = judge(cost(1.0), 60_000, processes, cpus)
+        return verdict.recommended, verdict.why
+
+    assert recommended(1) == ("here", "it is over before other processes would have helped.")
+    assert recommended(2) == ("processes", "2.0 times as fast as one process.")
+    assert recommended(2, 2) == ("processes", "2.0 times as fast as one process; a cluster would not gain enough.")
+    assert recommended(10, 11) == ("processes", "10.0 times as fast as one process; a cluster would not gain enough.")
+    assert recommended(10, 20) == ("cluster", "2.0 times as fast as this machine.")
+    assert recommended(1, 20) == ("cluster", "20.0 times as fast as this machine.")
+
+
+def test_moving_is_blamed_when_it_takes_as_long_as_running_on_all_processes() -> None:
+    assert "moving the items costs" in judge(cost(0.004, moving_s=0.0041), 1000, processes=1).why
+    assert "it is over" in judge(cost(0.0004, moving_s=0.0001), 10, processes=4).why
+    assert "moving the items costs" in judge(cost(0.0004, moving_s=0.00011), 10, processes=4).why
+
+
+def test_a_verdict_is_told_whole() -> None:
+    assert str(judge(Cost(1200, 0.0021, 35e-6, 2_000), 50_000, processes=2, cluster_cpus=64)).splitlines() == [
+        "One item      2.1 ms in the function (mean of 1,200), 35 us and 2 kB to move it and its result",
+        "For 50,000 items:",
+        "  one process   105.0 s",
+        "  this machine  52.6 s (2 processes)",
+        "  the cluster   4.8 s (64 CPUs)",
+        'Recommended   where="cluster": 11.1 times as fast as this machine.',
+    ]
+    told = str(judge(Cost(1, 1.0, 0.001, 10), None, processes=2))
+    assert "1.0 s in the function (mean of 1), 1 ms and 10 B to move it" in told
+    assert "For 1,000 items (how many there are is not known):" in told
+    assert "  the cluster   no cluster is named or joined (cluster=)" in told

@@ -1,8 +1,9 @@
-"""Do the tests notice? Makes small changes to `src/dray` at random places and runs the nearest unit tests on each.
+"""Do the tests notice? Small changes to the pure modules at random places, each with the nearest unit tests.
 
 python benchmarks/mutants.py                          60 changes, of a random seed
 python benchmarks/mutants.py --sample 10 --seed 7     ten, of seed 7
 python benchmarks/mutants.py --only 'data/*'          in some modules
+python benchmarks/mutants.py --all                    in all modules that tests know, not only in the pure ones
 
 Which changes there are, and which tests are near: mutations.py. All happens to a copy of the tree, in namespaces of its
 own (Linux, `unshare`): a mutant may end processes and remove files that are not its own, so it sees none but its own
@@ -25,7 +26,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 
-from mutations import Mutation, count, mutate, nearest_tests
+from mutations import Mutation, count, is_pure, mutate, nearest_tests
 
 REPOSITORY = Path(__file__).parent.parent
 COPIED = ("src", "tests", "docs", "examples", "benchmarks", "pyproject.toml", "README.md")
@@ -138,7 +139,7 @@ def main() -> int:
     near = {
         module: tests
         for module, tests in nearest_tests(REPOSITORY / "src" / "dray", REPOSITORY / "tests" / "unit").items()
-        if fnmatch.fnmatch(_name(module), asked.only)
+        if fnmatch.fnmatch(_name(module), asked.only) and (asked.all or is_pure(module))
     }
     code = {module: module.read_text(encoding="utf-8") for module in near}
     places = [(module, index) for module in near for index in range(count(code[module]))]
@@ -211,6 +212,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--sample", type=int, default=60, help="how many changes (%(default)s)")
     parser.add_argument("--seed", type=int, help="of the choice; a random one if not given")
     parser.add_argument("--only", default="*", help="modules, as a pattern of their path in src/dray")
+    parser.add_argument("--all", action="store_true", help="not only in modules that say that they are pure")
     return parser.parse_args()
 
 

@@ -8,6 +8,7 @@ that is never taken. Only what is inside functions is changed, without annotatio
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -123,27 +124,45 @@ def _shown(before: str, after: str) -> str:
     return f"{around(before)} -> {around(after)}"
 
 
+def is_pure(module: Path) -> bool:
+    """Return whether a module says of itself that it is pure: plain values in, plain values out."""
+    said = ast.get_docstring(ast.parse(module.read_text(encoding="utf-8"))) or ""
+    return re.search(r"\b[Pp]ure\b", said) is not None
+
+
 def nearest_tests(source: Path, tests: Path) -> dict[Path, Sequence[Path]]:
     """Return the modules of a package that tests know, each with those tests: of its own name first.
 
     A module's tests are the file that mirrors its path (`data/cuts.py`, `unit/data/test_cuts.py`) and those of the same
-    top folder that import it.
+    top folder that import it; without any, those of the modules there that import it.
     """
+    names = {module: ".".join((source.name, *_parts(module, source))) for module in sorted(source.rglob("*.py"))}
     imported = {test: _imports(test) for test in sorted(tests.rglob("test_*.py"))}
-    found = {}
-    for module in sorted(source.rglob("*.py")):
+    found: dict[Path, list[Path]] = {}
+    for module, name in names.items():
         path = module.relative_to(source)
-        name = ".".join((source.name, *path.with_suffix("").parts))
         mirror = tests / path.parent / f"test_{path.stem}.py"
         near = [
             test
-            for test, names in imported.items()
-            if name in names and test != mirror and _top_folder(test.relative_to(tests)) == _top_folder(path)
+            for test, known in imported.items()
+            if name in known and test != mirror and _top_folder(test.relative_to(tests)) == _top_folder(path)
         ]
-        own = [mirror] if mirror in imported else []
-        if own or near:
-            found[module] = own + near
-    return found
+        found[module] = [mirror, *near] if mirror in imported else near
+    users = {module: _imports(module) for module in names}
+    for module in [module for module, near in found.items() if not near]:
+        top = _top_folder(module.relative_to(source))
+        near = [
+            test
+            for user, known in users.items()
+            if names[module] in known and _top_folder(user.relative_to(source)) == top
+            for test in found[user]
+        ]
+        found[module] = list(dict.fromkeys(near))
+    return {module: near for module, near in found.items() if near}
+
+
+def _parts(module: Path, source: Path) -> tuple[str, ...]:
+    return module.relative_to(source).with_suffix("").parts
 
 
 def _top_folder(path: Path) -> str | None:

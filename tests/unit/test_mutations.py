@@ -59,6 +59,10 @@ def test_the_tests_of_a_module_are_its_mirror_and_those_beside_it_that_import_it
         source / "a" / "one.py": "",
         source / "a" / "two.py": "",
         source / "a" / "three.py": "",
+        source / "a" / "four.py": "from p.a.five import x",
+        source / "a" / "five.py": "",
+        source / "b" / "six.py": "from p.a import three",
+        tests / "a" / "test_four.py": "",
         source / "top.py": "",
         tests / "a" / "test_one.py": "import p.a.two",
         tests / "a" / "deep" / "test_more.py": "from p.a import one",
@@ -73,10 +77,19 @@ def test_the_tests_of_a_module_are_its_mirror_and_those_beside_it_that_import_it
         for module, near in mutations.nearest_tests(source, tests).items()
     }
     assert found == {
+        "a/five.py": ["a/test_four.py"],
+        "a/four.py": ["a/test_four.py"],
         "a/one.py": ["a/test_one.py", "a/deep/test_more.py"],
         "a/two.py": ["a/test_one.py"],
         "top.py": ["test_all.py"],
     }
+
+
+def test_pure_modules_are_those_that_say_so(tmp_path: Path) -> None:
+    module = tmp_path / "m.py"
+    for text, pure in (('"""What is decided. Pure."""', True), ('"""Purely for show."""', False), ("", False)):
+        module.write_text(text)
+        assert mutations.is_pure(module) is pure
 
 
 @pytest.mark.parametrize("module", ["mapping/sizing.py", "workers/policy.py"])

@@ -7,6 +7,7 @@ Definitions where libraries differ are XGBoost's: https://xgboost.readthedocs.io
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -40,7 +41,7 @@ class Rows:
         """Return where each group stands, with its weight."""
         assert self.group is not None
         borders = [0, *(np.flatnonzero(self.group[1:] != self.group[:-1]) + 1).tolist(), len(self.label)]
-        slices = [slice(start, stop) for start, stop in zip(borders[:-1], borders[1:], strict=True)]
+        slices = [slice(start, stop) for start, stop in itertools.pairwise(borders)]
         weights = [1.0] * len(slices) if self.weight is None else [float(self.weight[part.start]) for part in slices]
         return list(zip(slices, weights, strict=True))
 
@@ -143,15 +144,8 @@ def _tweedie(rows: Rows, argument: str, params: Mapping[str, Any]) -> float:
 
 def _quantile(rows: Rows, _argument: str, params: Mapping[str, Any]) -> float:
     alpha = np.atleast_1d(np.asarray(params["quantile_alpha"], np.float64))
-    over = _beside(rows.label, rows.prediction) - rows.prediction
-    losses = (
-        np.where(over >= 0, alpha * over, (alpha - 1) * over) if over.ndim == 2 else _pinball(over, float(alpha[0]))
-    )
-    return _mean(losses.reshape(len(rows.label), -1).mean(1), rows)
-
-
-def _pinball(over: Floats, alpha: float) -> Floats:
-    return np.where(over >= 0, alpha * over, (alpha - 1) * over)
+    over = (_beside(rows.label, rows.prediction) - rows.prediction).reshape(len(rows.label), -1)
+    return _mean(np.where(over >= 0, alpha * over, (alpha - 1) * over).mean(1), rows)
 
 
 def _beside(label: Floats, prediction: Floats) -> Floats:

@@ -71,10 +71,7 @@ def test_a_metric_is_what_xgboost_says(
     asked = {"objective": objective, "eval_metric": names, "max_depth": 3, **params}
     booster = xgboost.train(asked, matrix, 5, evals=[(matrix, "eval")], evals_result=told, verbose_eval=False)
     margin = booster.predict(matrix, output_margin=True).astype(np.float64)
-    if objective == "binary:logitraw":
-        prediction = margin
-    else:
-        prediction = as_predicted(objective, margin)
+    prediction = margin if objective == "binary:logitraw" else as_predicted(objective, margin)
     rows = Rows(label.astype(np.float64), prediction, weight, group)
     for name in names:
         assert metric(name, rows, params) == pytest.approx(told["eval"][name][-1], rel=2e-6), name

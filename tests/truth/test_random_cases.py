@@ -18,7 +18,8 @@ from truth.checking import check
 
 CASES = int(os.environ.get("DRAY_TRUTH_CASES", "200"))
 SEED = int(os.environ.get("DRAY_TRUTH_SEED", "0"))
-AT_ONCE = 20
+AT_ONCE = 10
+"""With more, hypothesis begins to draw cases that resemble earlier ones."""
 SHRINK = (Phase.shrink,) if os.environ.get("DRAY_TRUTH_SHRINK") else ()
 
 

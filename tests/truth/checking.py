@@ -151,6 +151,7 @@ class _Run:
         assert rounds["round"].to_pylist() == list(range(1, self.result.rounds + 1))
         kept = self.result.best_round if self.case.early_stop is not None else self.result.rounds
         assert self.booster.num_boosted_rounds() == before + kept
+        assert kept == 0 or not any("that model is kept" in warning for warning in self.result.warnings)
         if self.case.evaluation == "none":
             return
         decisive = list(self.result.metrics)[-1]
@@ -163,11 +164,12 @@ class _Run:
         values = rounds[decisive].to_pylist()
         told = self.result.metrics[decisive]
         if self.case.early_stop is None:
-            assert told == values[-1]
+            assert _same(told, values[-1])
             return
         assert not any(is_better(decisive, value, told) for value in values), (told, values)
         if self.result.best_round > 0:
-            assert values.index(told) == self.result.best_round - 1, (told, values)
+            assert _same(values[self.result.best_round - 1], told), (told, values)
+            assert told not in values[: self.result.best_round - 1], (told, values)
         patience = self.result.rounds - self.result.best_round
         assert patience == self.case.early_stop or (patience < self.case.early_stop and len(values) == self.case.rounds)
 
@@ -213,7 +215,7 @@ class _Run:
         wrong = {}
         for name, told in self.result.metrics.items():
             expected = metric(name, rows, self.params)
-            if not math.isclose(told, expected, rel_tol=RELATIVE, abs_tol=1e-9):
+            if not _same(told, expected):
                 wrong[name] = f"told {told}, of the predictions {expected}"
         assert not wrong, wrong
 
@@ -223,6 +225,12 @@ class _Run:
             classes = sorted(set(self.tables.train["label"].to_pylist()))
             values = [classes.index(value) for value in values]
         return np.asarray(values, np.float64).astype(np.float32).astype(np.float64)
+
+
+def _same(told: float, expected: float) -> bool:
+    """Equal to 1e-6; not a number only where there is none: a logarithm of what is negative."""
+    both_not = math.isnan(told) and math.isnan(expected)
+    return both_not or math.isclose(told, expected, rel_tol=RELATIVE, abs_tol=1e-9)
 
 
 def _bare(name: str) -> str:

@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: setup system run test test-more test-failures check format bench bench-all mutants clean
+.PHONY: setup system run test test-more test-failures truth mutants check format bench bench-all clean
 
 setup: $(STAMP)
 
@@ -30,6 +30,7 @@ run: $(STAMP)  ## make a small data set, train on it with 2 local Ray workers, p
 
 test: $(STAMP)
 	$(BIN)/pytest -q -n 2 --dist loadfile tests/unit
+	$(BIN)/pytest -q -n 2 tests/truth
 	$(BIN)/pytest -q tests/cluster
 
 test-more: $(STAMP)  ## the guides, rows in bulk, jobs, Ray on a real Spark, several machines with SSH
@@ -38,6 +39,10 @@ test-more: $(STAMP)  ## the guides, rows in bulk, jobs, Ray on a real Spark, sev
 
 test-failures: $(STAMP)  ## workers, drivers and disks that fail for real, and 10 random runs
 	$(BIN)/pytest -q tests/chaos
+
+truth: $(STAMP)  ## 5,000 random cases against plain XGBoost: about 20 minutes; SEED=7 repeats those of that seed
+	@seed=$${SEED:-$$(od -An -N3 -tu4 /dev/urandom | tr -d ' ')}; echo "make truth SEED=$$seed"; \
+	DRAY_TRUTH_CASES=5000 DRAY_TRUTH_SEED=$$seed $(BIN)/pytest -q -n 2 tests/truth
 
 check: $(STAMP)
 	$(BIN)/ruff check .

@@ -89,7 +89,9 @@ def predict_frame(
         if len(kept) > 1:
             left_out = kept.pop()
             rows &= np.array([value != left_out for value in values])
-        columns[name] = pd.Categorical(values, categories=pd.Index(kept, dtype=_dtype(kept)))
+        seen = set(kept)
+        known = [value if value in seen else None for value in values]
+        columns[name] = pd.Categorical(known, categories=pd.Index(kept, dtype=_dtype(kept)))
     frame = pd.DataFrame(columns)[rows]
     found: Floats = booster.predict(xgboost.DMatrix(frame, enable_categorical=True))
     return found, rows

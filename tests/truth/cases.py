@@ -15,7 +15,8 @@ from truth.real import REAL
 
 Gap = Literal["", "null", "nan", "told"]
 """Where values are missing: nowhere, as null, as NaN, or as null where the label is mostly high."""
-Continued = Literal["", "same", "drifted"]
+Continued = Literal["", "same", "drifted", "bare"]
+"""A run that goes on: on the same data, on the drifted rows, or on the same with no parameter said again."""
 
 NUMBERS = ("normal32", "normal64", "lognormal32", "lognormal64", "cauchy", "zeros", "tiny", "int8", "int16", "int64")
 OTHERS = ("uint8", "bool", "date", "timestamp", "zoned", "duration", "decimal", "constant", "empty", "null")
@@ -87,7 +88,8 @@ class Case:
     drift: float = 1.0
     """How much wider the evaluation file and the rows to predict are; other than 1, they have unseen categories too."""
     continued: Continued = ""
-    format: Literal["parquet", "csv"] = "parquet"
+    format: Literal["parquet", "csv", "table"] = "parquet"
+    """Files, or a table of this process."""
 
     @property
     def ranking(self) -> bool:
@@ -114,6 +116,10 @@ def tree_params(draw: st.DrawFn, objective: str) -> dict[str, Any]:
         "max_cat_to_onehot": st.sampled_from([1, 100]),
         "min_child_weight": st.sampled_from([0, 5]),
         "base_score": st.just(0.4),
+        "scale_pos_weight": st.just(3),
+        "max_delta_step": st.just(0.5),
+        "reg_lambda": st.sampled_from([0, 50]),
+        "reg_alpha": st.just(1),
     }
     for name in draw(st.lists(st.sampled_from(sorted(some)), max_size=3, unique=True)):
         params[name] = draw(some[name])
@@ -122,10 +128,13 @@ def tree_params(draw: st.DrawFn, objective: str) -> dict[str, Any]:
         params |= draw(st.sampled_from([{}, {"one_drop": 1}, {"skip_drop": 0.5}, {"normalize_type": "forest"}]))
     if objective == "reg:quantileerror":
         params["quantile_alpha"] = draw(st.sampled_from([0.5, 0.95, 0.1, [0.1, 0.5, 0.9]]))
+        params.pop("base_score", None)  # one number is not for several quantiles
     if objective == "reg:tweedie" and draw(st.booleans()):
         params["tweedie_variance_power"] = draw(st.sampled_from([1.1, 1.8]))
     if objective == "reg:pseudohubererror" and draw(st.booleans()):
         params["huber_slope"] = 3.0
+    if objective == "rank:ndcg" and draw(st.booleans()):
+        params["ndcg_exp_gain"] = False
     if objective in ASKED and draw(st.integers(0, 3)) == 0:
         params["eval_metric"] = list(draw(st.sampled_from(ASKED[objective])))
     return params
@@ -140,7 +149,7 @@ def cases(draw: st.DrawFn) -> Case:
         label = draw(st.sampled_from(LABELS[objective]))
     else:
         objective, label = draw(st.sampled_from(REAL[data].objectives)), ""
-    format = draw(st.sampled_from(["parquet"] * 7 + ["csv"]))
+    format = draw(st.sampled_from(["parquet"] * 14 + ["csv", "table"]))
     kinds = columns(IN_CSV if format == "csv" else NUMBERS + OTHERS)
     evaluation = draw(st.sampled_from(["fraction", "file", "file", "none"]))
     stops = evaluation != "none" and draw(st.booleans())
@@ -157,6 +166,6 @@ def cases(draw: st.DrawFn) -> Case:
         weight=draw(st.sampled_from(["", "", "uniform", "zeros", "large"])),
         evaluation=evaluation,
         drift=draw(st.sampled_from([1.0, 50.0, 3.0, -50.0])),
-        continued=draw(st.sampled_from(["", "same", "drifted"])),
+        continued=draw(st.sampled_from(["", "same", "drifted", "bare"])),
         format=format,
     )

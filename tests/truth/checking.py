@@ -19,6 +19,7 @@ import xgboost
 
 import dray
 from dray.data.split import Split
+from dray.learners.xgboost_model import Output
 from dray.training.result import TrainResult
 from truth import plain
 from truth.cases import Case
@@ -50,15 +51,17 @@ def _check(case: Case, place: Path) -> None:
         settings["eval"] = [writer.write("eval", tables.eval)]
     objective = {"objective": case.objective} if case.objective else {}
     result = dray.train(train, params=case.params, out=str(place / "run"), **objective, **settings)
-    _Run(case, place, writer, tables, tables.train, result, train, None).check()
+    _Run(case, place, writer, tables, tables.train, result, None).check()
     if not case.continued:
         return
-    data = train if case.continued == "same" else writer.write("other", tables.other)
-    params = {name: value for name, value in case.params.items() if name not in ("max_bin", "base_score")}
+    drifted = case.continued == "drifted"
+    data = writer.write("other", tables.other) if drifted else train
+    unsaid = ("max_bin", "base_score") if case.continued != "bare" else (*OF_OBJECTIVE, "max_bin", "base_score")
+    params = {name: value for name, value in case.params.items() if name not in unsaid}
     first = str(place / "run")
     more = dray.train(data, params=params, out=str(place / "next"), continue_from=first, **settings)
-    trained_on = tables.train if case.continued == "same" else tables.other
-    _Run(case, place, writer, tables, trained_on, more, data, first).check()
+    trained_on = tables.other if drifted else tables.train
+    _Run(case, place, writer, tables, trained_on, more, first).check()
 
 
 @dataclass(frozen=True)
@@ -66,8 +69,10 @@ class _Files:
     place: Path
     format: str
 
-    def write(self, name: str, table: pa.Table, files: int = 1) -> str:
-        """Write rows as some files; return the name of the file, or of their directory."""
+    def write(self, name: str, table: pa.Table, files: int = 1) -> Any:
+        """Write rows as some files; return the name of their directory. A table of this process stays one."""
+        if self.format == "table":
+            return table
         borders = np.linspace(0, table.num_rows, files + 1).astype(int)
         folder = self.place / name
         if folder.exists():  # the same rows, for another run
@@ -97,20 +102,19 @@ class _Run:
     tables: Tables
     trained_on: pa.Table
     result: TrainResult
-    data: str
     continued_from: str | None
 
     def check(self) -> None:
         self._check_rows()
         self._check_rounds()
-        self._check_predictions(self.files.write("other", self.tables.other), self.tables.other)
+        self._check_predictions("other", self.tables.other)
         if self.case.evaluation == "none":
             assert self.result.metrics == {}
             return
         assert self.result.metrics
         judged = self._evaluation_rows()
-        name = "eval" if self.case.evaluation == "file" else f"held-out-{Path(self.data).name}"
-        self._check_metrics(judged, self._check_predictions(self.files.write(name, judged), judged))
+        name = "eval" if self.case.evaluation == "file" else f"held-out-{Path(self.result.directory).name}"
+        self._check_metrics(judged, self._check_predictions(name, judged))
 
     @functools.cached_property
     def booster(self) -> xgboost.Booster:
@@ -173,25 +177,30 @@ class _Run:
         patience = self.result.rounds - self.result.best_round
         assert patience == self.case.early_stop or (patience < self.case.early_stop and len(values) == self.case.rounds)
 
-    def _check_predictions(self, data: str, table: pa.Table) -> npt.NDArray[np.float64]:
-        """What `dray predict` writes is what plain XGBoost says, row by row; returns the predictions."""
-        features = dray.load(self.result.directory).features
-        out = self.place / f"{Path(self.result.directory).name}-{Path(data).name}-predicted"
+    def _predicted(self, name: str, table: pa.Table, output: Output) -> pa.Table:
+        """What `dray predict` writes: a row for each, in order."""
+        out = self.place / f"{Path(self.result.directory).name}-{name}-{output}"
         told = dray.predict(
             self.result.directory,
-            data,
+            self.files.write(name, table),
             str(out),
             keep=["id"],
-            output="margin" if self.result.objective == "multi:softmax" else "probability",
+            output=output,
             cache=str(self.place / "cache"),
             **HERE,
         )
         written = pa.concat_tables([pq.ParquetFile(file).read() for file in sorted(out.rglob("*.parquet"))])
         assert told.rows == written.num_rows == table.num_rows
         assert written["id"].to_pylist() == table["id"].to_pylist()
+        return written
+
+    def _check_predictions(self, name: str, table: pa.Table) -> npt.NDArray[np.float64]:
+        """What `dray predict` writes is what plain XGBoost says, row by row; returns the predictions."""
+        features = dray.load(self.result.directory).features
+        softmax = self.result.objective == "multi:softmax"
+        written = self._predicted(name, table, "margin" if softmax else "probability")
         columns = [written[column].to_numpy() for column in written.column_names if column != "id"]
         found = np.stack(columns, axis=1) if len(columns) > 1 else columns[0]
-        softmax = self.result.objective == "multi:softmax"
         expected = plain.predict(self.booster, features, table, margin=softmax)
         # Sums of float32 may end a hair from another order of adding; what is near 0 has no more digits than its terms.
         close = {"rtol": RELATIVE, "atol": 2e-7 * max(1.0, float(np.median(np.abs(expected))))}
@@ -200,7 +209,19 @@ class _Run:
             random = np.random.default_rng(self.case.seed)
             framed, rows = plain.predict_frame(self.booster, features, table, random)
             np.testing.assert_allclose(found[rows], framed, **close, err_msg="plain XGBoost on a pandas frame")
+        if self.result.objective.startswith(("binary:", "multi:")):
+            self._check_classes(name, table, expected)
         return found.astype(np.float64)
+
+    def _check_classes(self, name: str, table: pa.Table, expected: npt.NDArray[np.float32]) -> None:
+        if expected.ndim == 2:
+            classes = expected.argmax(axis=1)
+        else:
+            classes = (expected > (0 if self.result.objective == "binary:logitraw" else 0.5)).astype(int)
+        values = self.tables.train["label"].to_pylist()
+        names = sorted(set(values)) if isinstance(values[0], str) else range(max(map(int, values)) + 1)
+        written = self._predicted(name, table, "class")["prediction"].to_pylist()
+        assert written == [names[number] for number in classes]
 
     def _check_metrics(self, table: pa.Table, predicted: npt.NDArray[np.float64]) -> None:
         objective = self.result.objective

@@ -112,7 +112,8 @@ def _mape(rows: Rows, _argument: str, _params: Mapping[str, Any]) -> float:
 
 
 def _rmsle(rows: Rows, _argument: str, _params: Mapping[str, Any]) -> float:
-    return math.sqrt(_mean((np.log1p(rows.label) - np.log1p(rows.prediction)) ** 2, rows))
+    with np.errstate(invalid="ignore"):  # not a number where a prediction is below -1
+        return math.sqrt(_mean((np.log1p(rows.label) - np.log1p(rows.prediction)) ** 2, rows))
 
 
 def _mphe(rows: Rows, _argument: str, params: Mapping[str, Any]) -> float:

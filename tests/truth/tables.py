@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute  # noqa: F401  (pa.compute)
 
 from truth.cases import Case, ColumnKind, Gap
 from truth.real import real_rows
@@ -36,12 +37,22 @@ class Tables:
 
 def make_tables(case: Case) -> Tables:
     """Return the rows of a case, with a column `id`; the same for the same case."""
-    wide = case.drift
-    return Tables(
-        _table(case, case.rows, np.random.default_rng([case.seed, 0]), 1.0, 0),
-        _table(case, max(100, case.rows // 2), np.random.default_rng([case.seed, 1]), wide, 100_000),
-        _table(case, max(100, case.rows // 2), np.random.default_rng([case.seed, 2]), wide, 200_000),
-    )
+    rows = max(100, case.rows // 2)
+    train = _table(case, case.rows, np.random.default_rng([case.seed, 0]), 1.0, 0)
+    others = [
+        _table(case, rows, np.random.default_rng([case.seed, part]), case.drift, part * 100_000) for part in (1, 2)
+    ]
+    if case.objective.startswith("multi:") and case.data != "made":
+        others = [_with_known_classes(table, train["label"]) for table in others]
+    return Tables(train, *others)
+
+
+def _with_known_classes(table: pa.Table, known: pa.ChunkedArray) -> pa.Table:
+    """Return the table with another label where training has not seen it: a class that is new is refused."""
+    label = table["label"]
+    seen = pa.compute.is_in(label, value_set=known.unique())
+    label = pa.compute.if_else(seen, label, known[0])
+    return table.set_column(table.schema.get_field_index("label"), "label", label)
 
 
 def _table(case: Case, rows: int, random: Random, drift: float, first_id: int) -> pa.Table:

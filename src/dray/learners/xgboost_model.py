@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -106,15 +107,25 @@ class Model:
 
     def contributions(self, matrix: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
         """SHAP values of every feature, the bias last; rows x (features + 1), or rows x classes x (features + 1)."""
-        types = ["c" if feature.kind == "category" else "q" for feature in self.features]
-        names = self.booster.feature_names
-        data = xgboost.DMatrix(matrix, feature_names=names, feature_types=types, enable_categorical=True)
-        values: npt.NDArray[np.float32] = self.booster.predict(data, pred_contribs=True)
+        values: npt.NDArray[np.float32] = self.booster.predict(self._rows(matrix), pred_contribs=True)
         return values
 
     def _ask(self, matrix: npt.NDArray[np.float32], kind: str) -> npt.NDArray[Any]:
-        values: npt.NDArray[Any] = self.booster.inplace_predict(matrix, predict_type=kind, validate_features=False)
+        values: npt.NDArray[Any]
+        if self._weighs_trees:  # in place XGBoost adds them in another order, and the last bits differ from training's
+            values = self.booster.predict(self._rows(matrix), output_margin=kind == "margin")
+        else:
+            values = self.booster.inplace_predict(matrix, predict_type=kind, validate_features=False)
         return values
+
+    def _rows(self, matrix: npt.NDArray[np.float32]) -> xgboost.DMatrix:
+        types = ["c" if feature.kind == "category" else "q" for feature in self.features]
+        names = self.booster.feature_names
+        return xgboost.DMatrix(matrix, feature_names=names, feature_types=types, enable_categorical=True)
+
+    @cached_property
+    def _weighs_trees(self) -> bool:
+        return bool(json.loads(self.booster.save_config())["learner"]["gradient_booster"]["name"] == "dart")
 
     def _classes(self, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         if values.ndim == 2:

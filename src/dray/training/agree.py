@@ -173,7 +173,14 @@ def make_cuts(
         points = [column[~np.isnan(column)] for column in previous.cuts.T]
     grown = checkpoint or (None if previous is None else previous.content)
     if grown is not None:
-        points, bins = with_borders(points, splits_of(grown), bins)
+        borders = splits_of(grown)
+        if len(borders) != len(roles.features):
+            raise ModelError(
+                f"The run was begun with {len(borders)} features, and the data has {len(roles.features)} now: another "
+                "version of dray takes other columns from it.",
+                fix="Train anew.",
+            )
+        points, bins = with_borders(points, borders, bins)
     return cut_table(points, [feature.category_count for feature in roles.features]), bins
 
 

@@ -178,6 +178,12 @@ def test_cuts_have_all_that_the_trees_of_a_checkpoint_split_at() -> None:
     assert cuts[:, 0].tolist() == [LOW, 2, 3, np.float32(6.00001), HIGH]
 
 
+def test_a_checkpoint_of_other_columns_is_refused() -> None:
+    roles = replace(ROLES_WITH_CATEGORY, features=ROLES_WITH_CATEGORY.features[:1])
+    with pytest.raises(ModelError, match="begun with 2 features, and the data has 1 now"):
+        make_cuts(roles, [np.float32([1, 2, 3])], 16, None, grown([2.0]))
+
+
 def test_cuts_survive_their_table() -> None:
     cuts = np.float32([[1, 0], [2, np.nan]])
     table = cuts_as_table([Column("x", "number"), Column("a[b", "category")], cuts, 600)

@@ -131,8 +131,13 @@ def _first_code(texts: pa.ChunkedArray) -> int | None:
 
 
 def _first_inexact(values: pa.ChunkedArray, texts: pa.ChunkedArray) -> int | None:
-    rows = pc.indices_nonzero(pc.greater_equal(pc.abs(values), float(EXACT_BELOW))).to_pylist()
-    return next((row for row in rows if not exact_as_double(texts[row].as_py().strip())), None)
+    large = pc.greater_equal(pc.abs(values), float(EXACT_BELOW))
+    plain = pc.invert(pc.match_substring_regex(texts, "[eE]"))  # one by one takes long, and an exponent is no digit
+    for literal in pc.unique(texts.filter(pc.and_(large, plain))).to_pylist():
+        if not exact_as_double(literal.strip()):
+            row: int = pc.index(texts, literal).as_py()
+            return row
+    return None
 
 
 def _first_wrapped(type_: pa.DataType, doubles: pa.ChunkedArray, texts: pa.ChunkedArray) -> int | None:

@@ -18,6 +18,9 @@ import pyarrow.types as pt
 
 from dray.data.sources.numbers import EXACT_BELOW, may_wrap
 
+_DIGITS = re.compile(rb"(?<![.0-9])[0-9]{16}")
+"""What every number beyond 2^53 has that is written without an exponent."""
+
 Rows = npt.NDArray[np.int64]
 
 
@@ -41,6 +44,8 @@ class Guard:
             for path, values in leaves(name, column):
                 if path not in self.doubles or not has_large(values):
                     continue
+                if not _DIGITS.search(data):
+                    return every[:0]
                 if path != name:  # within a list: who knows in which
                     return every
                 large |= np.abs(pc.fill_null(values, 0.0).to_numpy()) >= EXACT_BELOW

@@ -118,7 +118,7 @@ def _copy(
     cache = absolute(reading.cache or default_cache())
     # The names of the columns, since those of directories depend on which directory was named.
     known = [_LAYOUT, source.format, options, source.schema.names, identity or secrets.token_hex(16)]
-    described = json.dumps(known, sort_keys=True)
+    described = json.dumps(known, sort_keys=True, default=str)  # a type may be one of Arrow's
     out = join(cache, hashlib.sha256(described.encode()).hexdigest()[:20])
     files = RunFiles(out, storage)
     made = not files.exists(RESULT)

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from pyarrow import fs as pafs
 
 from dray.data.open_source import ENDINGS, open_source
-from dray.data.source import Source
+from dray.data.source import Reject, Source
 from dray.data.sources.files import plain_name
 from dray.errors import DataError, nearest
 from dray.learners.factorization.ids import as_ids
@@ -87,8 +87,14 @@ def _from_file(location: str, like: pa.Array, side: str, column: str, storage: S
     if source.format in ("csv", "json") and not pa.types.is_int64(like.type):
         source = open_source(location, storage, types={name: "string"})  # 007 is an id of its own
     batches: list[pa.Array] = []
+
+    def refuse(reject: Reject) -> None:
+        raise DataError(
+            f"A {side} id of {location} cannot be read (line {reject.line}): {reject.reason}.", fix="Mend the file."
+        )
+
     for piece in source.pieces():
-        batches += [batch.column(0) for batch in source.read(piece, [name], lambda _reject: None)]
+        batches += [batch.column(0) for batch in source.read(piece, [name], refuse)]
     return pa.chunked_array(batches, type=source.schema.field(name).type) if batches else []
 
 

@@ -137,3 +137,12 @@ def test_an_unfinished_ingest_of_an_earlier_version_is_not_gone_on_with(tmp_path
 def test_stamps_tell_a_file_that_is_gone(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="does not exist any more"):
         stamps([str(tmp_path / "gone.csv")], DEFAULT)
+
+
+def test_types_of_arrow_are_part_of_what_a_copy_was_made_from(tmp_path: Path) -> None:
+    write_csv(tmp_path / "a.csv", [1, 2])
+    ways = [Reading(cache=str(tmp_path / "cache"), options={"types": {"x": kind}}) for kind in (pa.int8(), pa.string())]
+    told = Told()
+    first, second = (as_parquet(str(tmp_path / "a.csv"), DEFAULT, way, told.emit)[0] for way in ways)
+    assert pq.read_schema(f"{first}/part-00000.parquet").field("x").type == pa.int8()
+    assert pq.read_table(second)["x"].to_pylist() == ["1", "2"]

@@ -128,7 +128,6 @@ def tree_params(draw: st.DrawFn, objective: str) -> dict[str, Any]:
         params |= draw(st.sampled_from([{}, {"one_drop": 1}, {"skip_drop": 0.5}, {"normalize_type": "forest"}]))
     if objective == "reg:quantileerror":
         params["quantile_alpha"] = draw(st.sampled_from([0.5, 0.95, 0.1, [0.1, 0.5, 0.9]]))
-        params.pop("base_score", None)  # one number is not for several quantiles
     if objective == "reg:tweedie" and draw(st.booleans()):
         params["tweedie_variance_power"] = draw(st.sampled_from([1.1, 1.8]))
     if objective == "reg:pseudohubererror" and draw(st.booleans()):

@@ -48,7 +48,7 @@ def _check(case: Case, place: Path) -> None:
     if case.evaluation == "fraction":
         settings["eval_fraction"] = SHARE
     elif case.evaluation == "file":
-        settings["eval"] = [writer.write("eval", tables.eval)]
+        settings["eval"] = [writer.write("eval", tables.eval, named=True)]
     objective = {"objective": case.objective} if case.objective else {}
     result = dray.train(train, params=case.params, out=str(place / "run"), **objective, **settings)
     _Run(case, place, writer, tables, tables.train, result, None).check()
@@ -69,9 +69,9 @@ class _Files:
     place: Path
     format: str
 
-    def write(self, name: str, table: pa.Table, files: int = 1) -> Any:
-        """Write rows as some files; return the name of their directory. A table of this process stays one."""
-        if self.format == "table":
+    def write(self, name: str, table: pa.Table, files: int = 1, *, named: bool = False) -> Any:
+        """Write rows as some files; return the name of their directory. A table of this process needs no name."""
+        if self.format == "table" and not named:
             return table
         borders = np.linspace(0, table.num_rows, files + 1).astype(int)
         folder = self.place / name

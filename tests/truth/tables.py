@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute
+import pyarrow.compute as pc
 
 from truth.cases import Case, ColumnKind, Gap
 from truth.real import real_rows
@@ -50,8 +50,8 @@ def make_tables(case: Case) -> Tables:
 def _with_known_classes(table: pa.Table, known: pa.ChunkedArray) -> pa.Table:
     """Return the table with another label where training has not seen it: a class that is new is refused."""
     label = table["label"]
-    seen = pa.compute.is_in(label, value_set=known.unique())
-    label = pa.compute.if_else(seen, label, known[0])
+    seen = pc.is_in(label, value_set=known.unique())
+    label = pc.if_else(seen, label, known[0])
     return table.set_column(table.schema.get_field_index("label"), "label", label)
 
 
@@ -181,7 +181,7 @@ def _drifted(values: pa.ChunkedArray, random: Random, drift: float) -> pa.Array:
         return pa.array(numbers * drift, mask=np.isnan(numbers))
     if pa.types.is_string(array.type) or pa.types.is_large_string(array.type):
         unseen = pa.array(random.random(len(array)) < 0.1)
-        return pa.compute.if_else(unseen, pa.scalar("unseen", array.type), array)
+        return pc.if_else(unseen, pa.scalar("unseen", array.type), array)
     return array
 
 

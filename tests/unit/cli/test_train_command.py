@@ -142,7 +142,8 @@ def test_data_may_be_files_directories_and_globs(data: str, capsys: pytest.Captu
 
 
 def test_every_flag_reaches_the_run(data: str, capsys: pytest.CaptureFixture[str]) -> None:
-    first = train(capsys, data, "--label", "label", "--rounds", "2", "--workers", "0", "--out", "first", "--seed", "3")
+    flags = ["--label", "label", "--rounds", "2", "--workers", "0", "--seed", "3", "--eval-fraction", "0.3"]
+    first = train(capsys, data, *flags, "--out", "first")
     second = train(
         capsys,
         *(data, "--label", "label", "--rounds", "30", "--workers", "0", "--seed", "3", "--continue-from", "first"),

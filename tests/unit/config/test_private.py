@@ -49,3 +49,15 @@ def test_a_path_and_the_name_of_a_variable_are_no_secrets() -> None:
     here = HERE | {"PWD": "/home/somebody/work", "RAY_AUTH_TOKEN_PATH": "/home/somebody/token"}
     check_texts("The run file", ["/home/somebody/work/data", "/home/somebody/token"], here)
     check_texts("The run file", ["postgresql://me:${DB_PASSWORD}@host/db", "s3://bucket/x", "/home/somebody"], HERE)
+
+
+@pytest.mark.parametrize("name", ["", "1ST", "A-B", "A B", "A=B"])
+def test_a_variable_must_have_the_name_of_one(name: str) -> None:
+    with pytest.raises(ConfigError, match=f'"{name}" cannot be the name of a variable'):
+        check_environment({name: "x"}, {})
+
+
+def test_what_is_too_short_to_be_told_apart_is_no_secret() -> None:
+    with pytest.raises(ConfigError, match="The value of X holds what MY_TOKEN is here"):
+        check_environment({"X": "is 12345678!"}, {"MY_TOKEN": "12345678"})
+    check_environment({"X": "is 1234567!"}, {"MY_TOKEN": "1234567"})

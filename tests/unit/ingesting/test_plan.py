@@ -44,3 +44,5 @@ def test_a_task_says_what_it_reads() -> None:
 def test_names_are_in_order_however_many_there_are() -> None:
     assert part_name(3, 16) == "part-00003.parquet"
     assert part_name(3, 1_000_000) == "part-000003.parquet"
+    assert part_name(3, 1_000_001) == "part-0000003.parquet"
+    assert part_name(3, 100_000) == "part-00003.parquet"

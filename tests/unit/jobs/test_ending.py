@@ -62,3 +62,27 @@ def test_only_what_may_end_better_is_tried_again(info: JobInfo, told: dict[str, 
 
 def test_every_try_has_its_own_id() -> None:
     assert [retry_id("j", attempt) for attempt in range(3)] == ["j", "j-try2", "j-try3"]
+
+
+def told(info: JobInfo, time_limit_s: float | None = None) -> tuple[str, str]:
+    error = failure(info, "dray job logs j", time_limit_s)
+    assert error is not None
+    return error.what, error.fix
+
+
+def test_every_end_is_told_whole() -> None:
+    more = "Give it more with --timeout SECONDS."
+    assert told(JobInfo("j", "FAILED", exit_code=124)) == ("The job j was ended at its time limit.", more)
+    assert told(JobInfo("j", "FAILED", exit_code=1), 0.5) == ("The job j was ended at its time limit of 0.5 s.", more)
+    assert told(JobInfo("j", "STOPPED"), 60.0) == ("The job j was stopped.", "Its log: dray job logs j")
+    assert told(JobInfo("j", "FAILED", exit_code=0))[0] == "The job j ended with exit code 0."
+    assert told(JobInfo("j", "FAILED"))[0] == "The job j failed: for no known reason."
+    assert told(JobInfo("j", "FAILED", error_type="ACTOR_DIED"))[0] == "The job j failed: ACTOR_DIED."
+    assert told(JobInfo("j", "FAILED", message="a\nb\nc\nd\ne.", error_type="X"))[0] == "The job j failed: a c d e."
+    assert told(JobInfo("j", "FAILED", message="x" * 600))[0] == f"The job j failed: {'x' * 500}."
+
+
+def test_an_error_without_words_has_some() -> None:
+    error = error_of({"type": "DataError", "exit_code": 2})
+    assert (type(error), error.what, error.fix) == (DataError, "The job failed.", "")
+    assert type(error_of({"type": "DataError", "exit_code": 1})) is WorkerError

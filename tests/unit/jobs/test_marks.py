@@ -23,6 +23,14 @@ def test_a_line_that_was_cut_off_is_shown_as_it_is() -> None:
     assert list(Reader().feed(f"{line}\n")) == [line]
 
 
+def test_of_two_signs_in_a_line_the_first_counts() -> None:
+    line = f'before{MARK}{{"a": "{MARK[1:]}"}}'
+    assert list(Reader().feed(f"{line}\n")) == ["before", {"a": MARK[1:]}]
+    broken = f"{MARK}{{{MARK}{{}}"
+    assert list(Reader().feed(f"{broken}\n")) == [broken]
+    assert list(Reader().feed(f"{MARK}[1]\n")) == [f"{MARK}[1]"]
+
+
 def test_a_text_with_the_sign_in_it_stays_within_its_document() -> None:
     document = {"warning": f"{MARK} and a line\nend"}
     [part] = Reader().feed(mark(document))

@@ -70,6 +70,7 @@ class Workshop:
         self._tree = scratch / "tree"
         self._writes = 0
         self._runs = 0
+        scratch.chmod(0o1777)  # it is to be a /tmp: a database that tests start runs as another user
         for name in COPIED:
             place = REPOSITORY / name
             if place.is_dir():

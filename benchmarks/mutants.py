@@ -77,7 +77,7 @@ class Workshop:
                 shutil.copytree(place, self._tree / name, ignore=shutil.ignore_patterns("__pycache__", "results"))
             elif place.exists():
                 shutil.copy2(place, self._tree / name)
-        self._prefix = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
+        self._prefix = ["unshare", "--mount", "--ipc", "--pid", "--fork", "--kill-child", "--mount-proc"]
         if os.getuid():
             self._prefix += ["--user", "--map-root-user"]
 
@@ -168,7 +168,7 @@ def _unchanged(workshop: Workshop, tests: Sequence[Path]) -> dict[Path, float]:
     began = time.monotonic()
     ended, said = workshop.run(tests, 3600, options=("--durations=0",))
     if ended != 0:
-        sys.exit(f"The tests fail on unchanged code:\n{said[-3000:]}")
+        sys.exit(f"The tests fail on unchanged code:\n{said.partition('slowest durations')[0][-5000:]}")
     seconds = dict.fromkeys(tests, 0.0)
     for taken, file in re.findall(r"^([\d.]+)s (?:setup|call|teardown) +([^:]+)::", said, re.MULTILINE):
         seconds[REPOSITORY / file] += float(taken)

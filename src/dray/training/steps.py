@@ -188,7 +188,9 @@ class Training(RunSteps):
         params = complete(
             by_position(given, preparation.features) | {"max_bin": preparation.bins},
             objective=objective,
-            classes=classes_in(label, summary, objective, 0 if previous is None else class_count(given)),
+            classes=classes_in(
+                label, self._all_labels(summary, loads), objective, class_count(given) if previous else 0
+            ),
             seed=config.seed,
         )
         evaluate = self._check_eval(preparation, loads, params)
@@ -209,6 +211,11 @@ class Training(RunSteps):
     def _given(self, previous: Previous | None) -> dict[str, Any]:
         """The parameters as given, with what stays as it was in the earlier run."""
         return dict(self.config.params) if previous is None else going_on(self.config.params, previous.model.booster)
+
+    def _all_labels(self, training: LabelSummary, loads: Sequence[LoadReport]) -> LabelSummary:
+        """Return the labels of all the data: a class may have all of its few rows held out."""
+        held_out = [load.eval_labels for load in loads if load.eval_labels is not None]
+        return training if self.config.eval else LabelSummary.merge([training, *held_out])
 
     def _check_eval(self, preparation: Preparation, loads: Sequence[LoadReport], params: dict[str, Any]) -> bool:
         """Say whether there is an evaluation set; its labels must be as good as those of the training data."""

@@ -232,3 +232,17 @@ def test_one_starting_point_for_several_outputs_is_kept_by_the_model(data: str, 
     asked = settings["params"]["base_score"]
     kept = json.loads(json.loads(result.booster.save_config())["learner"]["learner_model_param"]["base_score"])
     assert kept == pytest.approx(asked if isinstance(asked, list) else [asked] * len(kept))
+
+
+def test_a_class_whose_rows_are_all_held_out_is_a_class(tmp_path: Path) -> None:
+    held_out = int(np.flatnonzero(Split(0.2, 0).picks(np.arange(200)))[0])
+    label = np.arange(200) % 3
+    label[held_out] = 3
+    columns = {"x": np.random.default_rng(0).normal(size=200), "y": label}
+    location = write(tmp_path / "a.parquet", columns)
+    settings = {"objective": "multiclass", "out": str(tmp_path / "run")}
+    result = run(location, eval_fraction=0.2, **settings)
+    assert np.isfinite(result.metrics["eval-mlogloss"])
+    assert (
+        len(json.loads(json.loads(result.booster.save_config())["learner"]["learner_model_param"]["base_score"])) == 4
+    )

@@ -257,10 +257,11 @@ def _common_schema(schemas: Sequence[pa.Schema], files: Sequence[str]) -> tuple[
             )
     common = schemas[0]
     typed_by = dict.fromkeys(common.names, files[0])
+    others = [(file, schema) for file, schema in zip(files, schemas, strict=True) if not schema.equals(common)]
     for index, field in enumerate(common):
         if pa.types.is_dictionary(field.type) or is_text(field.type):
             continue
-        for file, schema in zip(files, schemas, strict=True):
+        for file, schema in others:
             position = schema.get_field_index(field.name)
             if position >= 0 and _says_more(schema.field(position).type, common.field(index).type):
                 common = common.set(index, schema.field(position))

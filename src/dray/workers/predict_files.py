@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dray.data.cuts import LARGEST
 from dray.data.features import Encoder
 from dray.data.parquet import read_slices
 from dray.data.shards import Slice, Unit
@@ -111,15 +112,12 @@ def _drop_infinite(matrix: npt.NDArray[np.float32], names: Sequence[str]) -> dic
 
     Training refuses them, so no tree knows on which side they belong.
     """
-    beyond = matrix >= _LARGEST
+    beyond = matrix >= LARGEST
     beyond |= matrix == -np.inf
     if not beyond.any():
         return {}
     matrix[beyond] = np.nan
     return {names[column]: int(count) for column, count in enumerate(beyond.sum(axis=0)) if count}
-
-
-_LARGEST = np.finfo(np.float32).max
 
 
 def _predictions(job: PredictJob, model: Model, matrix: npt.NDArray[np.float32]) -> list[pa.Array]:

@@ -40,8 +40,8 @@ mounts=$(cat /proc/self/mounts)
 mount --bind "$1" /tmp && mount -t tmpfs tmpfs /dev/shm && cd /tmp/tree || exit 97
 while read -r _ place kind options _; do
     case "$place $kind $options" in
-        "/tmp "*|"/dev/shm "*|*" proc "*|*" sysfs "*|*" devtmpfs "*|*" devpts "*|*" cgroup"*|*" ro"|*" ro,"*) ;;
-        *) mount -o remount,bind,ro "$place" || exit 97;;
+        "/tmp"*|"/dev/shm "*|*" proc "*|*" sysfs "*|*" devtmpfs "*|*" devpts "*|*" cgroup"*|*" ro"|*" ro,"*) ;;
+        *) [ ! -e "$place" ] || mount -o remount,bind,ro "$place" || exit 97;;
     esac
 done << end
 $mounts
@@ -116,9 +116,7 @@ class Workshop:
                 process.communicate()
             self._tidy()
         if process.returncode == NO_NAMESPACE or said.startswith("unshare:"):
-            sys.exit(
-                f"Mutants need namespaces of their own, and there are none here: {said.strip()}\nFix: run as root."
-            )
+            sys.exit(f"Mutants need namespaces, which cannot be made here: {said.strip()}\nFix: run this as root.")
         return process.returncode, said
 
     def write(self, module: Path, code: str) -> None:

@@ -181,7 +181,11 @@ def _how(ended: int | None, said: str) -> str:
         return ""
     if ended in (3, 4, 5):  # pytest's own trouble: nothing was tested
         sys.exit(f"pytest ended with {ended}:\n{said[-3000:]}")
-    failed = [line.split(" - ")[0].split("::")[-1] for line in said.splitlines() if line.startswith("FAILED")]
+    failed = [
+        line.split(" - ")[0].split("::")[-1] for line in said.splitlines() if line.startswith(("FAILED", "ERROR"))
+    ]
+    if ended == 1 and not failed:
+        sys.exit(f"The tests fail, and pytest does not say which:\n{said[-3000:]}")
     return failed[0][:70] if failed else "does not load" if ended == 2 else f"ends with {ended}"
 
 

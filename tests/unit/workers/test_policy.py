@@ -590,3 +590,14 @@ Life.TestCase.settings = settings(
     max_examples=120, stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
 )
 TestLife = Life.TestCase
+
+
+def test_the_pieces_of_a_lost_part_are_even_whatever_the_size_of_its_units() -> None:
+    """Largest first onto the lightest: smallest first, one worker would have 40,000 of them and the other 60,000."""
+    rows = (10_000, 30_000, 20_000, 40_000, 50_000, 50_000)
+    lost, first, second = Part(0, (0, 1, 2, 3), ()), Part(1, (4,), ()), Part(2, (5,), ())
+    found = assign((lost, first, second), rows, {1: (first,), 2: (second,)}, {1, 2})
+    assert {worker: sum(rows[unit] for part in parts for unit in part.units) for worker, parts in found.items()} == {
+        1: 100_000,
+        2: 100_000,
+    }

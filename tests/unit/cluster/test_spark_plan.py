@@ -130,6 +130,7 @@ def test_a_run_that_may_grow_begins_with_a_worker_for_each_node() -> None:
 def test_gpus_are_those_that_spark_gives_its_executors() -> None:
     assert plan(with_settings({"spark.executor.resource.gpu.amount": "2"}), workers=4, threads=None).gpus == 2
     assert plan(session(), workers=4, threads=None).gpus == 0
+    assert plan(with_settings({"spark.executor.resource.gpu.amount": ""}), workers=4, threads=None).gpus == 0
 
 
 def test_the_reason_counts_in_words() -> None:

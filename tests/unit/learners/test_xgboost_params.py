@@ -227,3 +227,17 @@ def test_weighted_ranking_breaks_the_promise_and_other_weights_do_not() -> None:
 def test_the_promise_holds_otherwise(params: dict[str, Any]) -> None:
     assert broken_promise(params, "rank:ndcg") is None
     assert broken_promise(params, "binary:logistic") is None
+
+
+def test_two_bins_are_the_fewest() -> None:
+    assert (bins_of({"max_bin": 2}), bins_of({"max_bin": "64"}), bins_of({})) == (2, 64, 256)
+    with pytest.raises(ConfigError, match="max_bin is 1: a number from 2 on is needed"):
+        bins_of({"max_bin": 1})
+
+
+def test_random_choices_are_made_below_a_share_of_one_on_a_cpu() -> None:
+    for name in ("subsample", "colsample_bytree", "colsample_bylevel", "colsample_bynode"):
+        assert samples_columns_or_rows({name: 0.99})
+        assert not samples_columns_or_rows({name: 1})
+        assert not samples_columns_or_rows({name: 0.5, "device": "cuda"})
+    assert not samples_columns_or_rows({})

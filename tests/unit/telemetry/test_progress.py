@@ -241,6 +241,18 @@ def test_workers_join_leave_and_go() -> None:
     assert leaving.workers == {}
 
 
+def test_a_new_ring_leaves_those_as_they_are_that_are_still_on_their_way() -> None:
+    for kind in ("ring", "recovered"):
+        progress = after(
+            (0, "phase", {"name": "train"}),
+            (1, "worker_started", {"worker": 0}),
+            (1, "joined", {"worker": 1, "rows": 3}),
+            (1, "leaving", {"worker": 2}),
+            (2, kind, {"round": 1}),
+        )
+        assert [progress.workers[number].state for number in range(3)] == ["starting", "joined", "leaving"]
+
+
 def test_a_worker_that_gave_rows_away_has_the_share_that_it_kept() -> None:
     """80 of its 100 rows are to train on; half of all went to another worker."""
     steps: list[tuple[float, str, dict[str, object]]] = [

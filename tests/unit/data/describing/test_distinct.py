@@ -96,12 +96,13 @@ def test_up_to_the_limit_a_sketch_is_exact_and_above_it_close(kind: pa.DataType)
     assert not sketch.exact
 
 
-def test_a_sketch_keeps_the_smallest_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("step", [1, 50])
+def test_a_sketch_keeps_the_smallest_hashes(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(distinct, "KEPT_HASHES", 4)
     sketch = Sketch()
     values = pa.array(range(100))
-    sketch.add(values.slice(0, 50))
-    sketch.add(values.slice(50))
+    for start in range(0, 100, step):
+        sketch.add(values.slice(start, step))
     smallest = np.sort(hashes(values))[:4]
     assert sketch.distinct == int(3 * 2.0**64 / float(smallest[-1]))
     assert Sketch().distinct == 0

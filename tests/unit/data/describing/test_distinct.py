@@ -97,12 +97,18 @@ def test_up_to_the_limit_a_sketch_is_exact_and_above_it_close(kind: pa.DataType)
 
 
 @pytest.mark.parametrize("step", [1, 50])
-def test_a_sketch_keeps_the_smallest_hashes(step: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sketch_keeps_the_smallest_hashes_in_whatever_order_they_come(
+    step: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(distinct, "KEPT_HASHES", 4)
-    sketch = Sketch()
-    values = pa.array(range(100))
-    for start in range(0, 100, step):
-        sketch.add(values.slice(start, step))
-    smallest = np.sort(hashes(values))[:4]
-    assert sketch.distinct == int(3 * 2.0**64 / float(smallest[-1]))
-    assert Sketch().distinct == 0
+    smallest = np.sort(hashes(pa.array(range(100))))[:4]
+    for seed in range(20):
+        values = pa.array(np.random.default_rng(seed).permutation(100))
+        sketch = Sketch()
+        for start in range(0, 100, step):
+            sketch.add(values.slice(start, step))
+        assert sketch.distinct == int(3 * 2.0**64 / float(smallest[-1]))
+
+
+def test_an_empty_sketch_has_no_values() -> None:
+    assert (Sketch().distinct, Sketch().exact) == (0, True)

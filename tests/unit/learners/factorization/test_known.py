@@ -8,7 +8,7 @@ import pytest
 
 from dray.errors import DataError
 from dray.learners.factorization import known
-from dray.learners.factorization.known import IdCounts, _one_side
+from dray.learners.factorization.known import Found, IdCounts, _one_side, merge
 
 
 def counted(*pieces: tuple[list[object], list[int]], side: str = "user", where: str = "f") -> IdCounts:
@@ -60,3 +60,12 @@ def test_both_parts_have_one_order_and_training_alone_is_counted() -> None:
     assert (ids.to_pylist(), counts.tolist(), only_tested) == ([0, 1, 5, 8], [0, 7, 2, 0], 2)
     ids, counts, only_tested = _one_side([counted(([2], [0]))], [])
     assert (ids.to_pylist(), counts.tolist(), only_tested) == ([2], [0], 0)
+
+
+def test_event_types_are_told_by_how_frequent_they_are_then_by_name() -> None:
+    both = ([1, 2], [1, 1])
+    found = [
+        Found(counted(both), counted(both, side="item"), rows=2, events=events)
+        for events in ({"c": 5, "a": 1}, {"b": 5, "a": 1})
+    ]
+    assert list(merge(found).events.items()) == [("b", 5), ("c", 5), ("a", 2)]

@@ -50,5 +50,10 @@ def _frame(name: str) -> pd.DataFrame:
 def real_rows(name: str, rows: int, random: np.random.Generator) -> pa.Table:
     """Return some rows, in a random order; a label as text where the file has quotes around it."""
     frame = _frame(name)
-    picked = frame.iloc[random.choice(len(frame), min(rows, len(frame)), replace=False)]
+    chosen = random.choice(len(frame), min(rows, len(frame)), replace=False)
+    classes = [np.flatnonzero(frame["label"] == value) for value in frame["label"].unique()]
+    if len(classes) == 2:  # a rare one must be among those held out and those that are not
+        rare = random.choice(min(classes, key=len), min(len(chosen) // 5, min(map(len, classes))), replace=False)
+        chosen = random.permutation(np.union1d(rare, chosen[len(rare) :]))
+    picked = frame.iloc[chosen]
     return pa.Table.from_pandas(picked, preserve_index=False).replace_schema_metadata(None)

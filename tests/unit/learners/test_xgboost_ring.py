@@ -25,7 +25,8 @@ from dray.learners.xgboost_ring import RingBrokenError, RingDoor, Tracker, is_ri
 from dray.learners.xgboost_sockets import native_sockets
 
 HOST = "127.0.0.1"
-SOON_S = 1.0
+SOON_S = 10.0
+"""Far less than the hours that a member waits for a peer, and more than a busy machine makes of a moment."""
 
 
 class Member(threading.Thread):

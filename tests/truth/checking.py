@@ -208,7 +208,8 @@ class _Run:
         if not softmax:
             random = np.random.default_rng(self.case.seed)
             framed, rows = plain.predict_frame(self.booster, features, table, random)
-            np.testing.assert_allclose(found[rows], framed, **close, err_msg="plain XGBoost on a pandas frame")
+            if len(framed):  # else every row has the category that the frame lacks
+                np.testing.assert_allclose(found[rows], framed, **close, err_msg="plain XGBoost on a pandas frame")
         if self.result.objective.startswith(("binary:", "multi:")):
             self._check_classes(name, table, expected)
         return found.astype(np.float64)

@@ -80,15 +80,17 @@ def as_parquet(
 
 
 def same_rows(before: str, now: str, storage: StorageOptions) -> bool:
-    """Say whether two files of copies hold the same rows; a copy that is gone cannot tell otherwise.
+    """Say whether two files of copies are known to hold the same rows; of one that is gone it is not.
 
     A source that was moved, touched or restored gets another copy, of the same rows. A column at a time: files are
     written to be read like that.
     """
     (old_files, old_path), (new_files, new_path) = (open_storage(file, storage) for file in (before, now))
     with reading_parquet(before):
-        if before == now or old_files.get_file_info(old_path).type != pafs.FileType.File:
+        if before == now:  # named by all that tells its source from others
             return True
+        if old_files.get_file_info(old_path).type != pafs.FileType.File:
+            return False
         with (
             pq.ParquetFile(old_path, filesystem=old_files) as old,
             pq.ParquetFile(new_path, filesystem=new_files) as new,

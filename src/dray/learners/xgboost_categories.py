@@ -21,8 +21,15 @@ _PLACES = tuple(
     ("learner", "gradient_booster", *inner, "model", "cats")
     for inner in ((), ("gbtree",))  # dart wraps the trees once more
 )
-_WHOLE = {"int8": (9, ">i1", "i"), "int16": (11, ">i2", "I"), "int32": (13, ">i4", "l"), "int64": (15, ">i8", "L")}
-"""Of each type of whole numbers that XGBoost saves as categories: its number there, how it is written, its marker."""
+_WHOLE = {
+    "int8": (9, ">i1", "i"),
+    "uint8": (10, ">u1", "U"),
+    "int16": (11, ">i2", "I"),
+    "int32": (13, ">i4", "l"),
+    "int64": (15, ">i8", "L"),
+}
+"""Of each type of whole numbers that XGBoost can save and read as categories: its number there, how it is written, its
+marker. Others it cannot read again; they are text."""
 
 
 def with_categories(content: bytes, features: Sequence[Column]) -> bytes:

@@ -87,13 +87,13 @@ def _change(was: Mapping[str, list[int]], found: Mapping[str, list[int]]) -> str
 
 
 def _change_of_copy(before: Contents, now: Contents, storage: StorageOptions) -> str | None:
-    """A copy has another name when its source was only moved or touched: what is in it counts, if it is still there."""
+    """A copy has another name when its source was only moved or touched: what is in it counts, so it must be there."""
     was, found = ({name.rpartition("/")[2]: (name, rows) for name, rows, _ in files} for files in (before, now))
     for name in sorted(was.keys() | found.keys()):
         if name not in found or name not in was or was[name][1] != found[name][1]:
             return f"{(found.get(name) or was[name])[0]} holds other rows"
         if not same_rows(was[name][0], found[name][0], storage):
-            return f"{found[name][0]} has changed"
+            return f"{found[name][0]} has changed, or the copy that the run was begun on is gone"
     return None
 
 

@@ -18,6 +18,7 @@ UNKNOWN = (
     "It is not known whether the evaluation rows are new to the model: the earlier run was trained on other files, "
     "which may hold the same rows."
 )
+UNKNOWN_FILES = "?"
 Contents = Sequence[tuple[str, int, int]]
 HeldOut = Mapping[str, Any]
 """The keys of a run file that say which rows are held out, those that are not left out."""
@@ -57,9 +58,12 @@ def trained_on(run: RunDirectory) -> tuple[TrainedOn, ...]:
     """Return what a finished run's model has seen: in that run, and in those that it went on from."""
     if not run.exists(DATA):
         return ()
-    document = run.read_json(DATA)
-    own = {"run": run.run, "files": document["train"], "held_out": held_out(run.document["config"])}
-    return tuple(map(TrainedOn.from_json, (*document.get("earlier", ()), own)))
+    document, config = run.read_json(DATA), run.document["config"]
+    own = {"run": run.run, "files": document["train"], "held_out": held_out(config)}
+    earlier = document.get("earlier", ())
+    if not earlier and config.get("continue_from"):  # runs of 0.1 did not keep what came before them
+        earlier = [{"run": config["continue_from"], "files": [(UNKNOWN_FILES, 0, 0)], "held_out": None}]
+    return tuple(map(TrainedOn.from_json, (*earlier, own)))
 
 
 def require_held_out(earlier: Sequence[TrainedOn], train: Contents, how: HeldOut | None, evaluation: Contents) -> bool:
@@ -77,8 +81,9 @@ def require_held_out(earlier: Sequence[TrainedOn], train: Contents, how: HeldOut
                 f"{'all of it' if run.held_out is None else 'most of it'}: the metrics would be those of known rows.",
                 fix=_fix(run.held_out, how),
             )
-    files = {file for run in earlier for file in run.files}
-    return how is not None and all(tuple(file) in files for file in train)
+    # Other files, before or now, may hold the same rows under another name.
+    seen_files, now = {file for run in earlier for file in run.files}, {tuple(file) for file in train}
+    return how is not None and seen_files == now
 
 
 def _fix(before: HeldOut | None, how: HeldOut | None) -> str:

@@ -68,13 +68,14 @@ def test_the_names_are_written_as_xgboost_writes_those_of_a_table(booster: str) 
     assert categories_in(native)["enc"][0]["values"]
 
 
-@pytest.mark.parametrize("kind", ["int8", "int16", "int32", "int64"])
+@pytest.mark.parametrize("kind", ["int8", "uint8", "int16", "int32", "int64"])
 def test_whole_numbers_are_written_as_xgboost_writes_those_of_a_frame(kind: str) -> None:
-    values = pd.Index(np.array([30, -1, 2], kind))
+    names = ("30", "200", "2") if kind == "uint8" else SIZES
+    values = pd.Index(np.array([int(name) for name in names], kind))
     data = pd.DataFrame({"size": pd.Categorical.from_codes(CODES[:, 2].astype(int), values), "x": CODES[:, 1]})
     native = xgboost.train(PARAMS, xgboost.DMatrix(data, LABEL, enable_categorical=True), 2)
     content = bytes(native.save_raw("ubj"))
-    features = (Column("size", "category", SIZES, kind), Column("x", "number"))
+    features = (Column("size", "category", names, kind), Column("x", "number"))
     assert with_categories(without_categories(content), features) == content
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import threading
 import time
@@ -272,6 +273,22 @@ def test_a_source_that_was_only_touched_is_gone_on_with(data: str, monkeypatch: 
     interrupted(as_csv(data))
     os.utime("data.csv", (1, 1))  # as a copy from a backup has another time, and its Parquet copy another name
     assert resumed().model_digest == train(make_config(settings("data.csv", out="whole"))).model_digest
+
+
+def test_a_copy_that_is_gone_is_made_again_of_the_same_source_only(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "cache")
+    interrupted(as_csv(data))
+    shutil.rmtree("cache")
+    as_csv(data, label=lambda value: 1 - value)
+    with pytest.raises(ModelError, match="or the copy that the run was begun on is gone"):
+        resumed()
+
+
+def test_a_source_that_did_not_change_is_copied_again(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "cache")
+    interrupted(as_csv(data))
+    shutil.rmtree("cache")
+    assert resumed().rounds == ROUNDS
 
 
 def test_a_source_with_other_values_of_the_same_size_is_not_gone_on_with(

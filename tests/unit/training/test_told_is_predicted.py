@@ -187,6 +187,15 @@ def test_the_same_rows_are_held_out_again_and_told_honestly(data: str) -> None:
     assert not [warning for warning in more.warnings if "not known" in warning]
 
 
+def test_a_run_that_does_not_say_what_came_before_it_is_not_trusted(data: str) -> None:
+    run(data, "first", eval_fraction=0.2)
+    run(data, "second", continue_from="first", eval_fraction=0.2)
+    kept = json.loads(Path("second/data.json").read_text())
+    Path("second/data.json").write_text(json.dumps({"train": kept["train"], "eval": []}))  # as 0.1 wrote it
+    third = run(data, "third", continue_from="second", eval_fraction=0.2)
+    assert any("not known whether the evaluation rows are new" in warning for warning in third.warnings)
+
+
 def test_other_data_to_evaluate_on_is_told_to_be_unknown(data: str, wide: str) -> None:
     run(data, "first")
     for settings in ({"eval": [wide]}, {"eval_fraction": 0.2}):

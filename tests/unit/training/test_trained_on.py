@@ -53,6 +53,11 @@ def test_every_run_that_the_model_comes_from_counts() -> None:
         require_held_out([earlier(A), earlier(B, split=SPLIT)], [A], SPLIT, [])
 
 
+def test_a_run_in_between_on_other_files_makes_it_unknown() -> None:
+    assert not require_held_out([earlier(A, split=SPLIT), earlier(B)], [A], SPLIT, [])
+    assert require_held_out([earlier(A, split=SPLIT), earlier(A, B, split=SPLIT)], [A, B], SPLIT, [])
+
+
 def test_a_file_that_has_changed_is_another_one() -> None:
     assert not require_held_out([earlier(A)], [("a.parquet", 100, 1001)], SPLIT, [])
 

@@ -1,9 +1,10 @@
-"""Questions to processes that may end at any moment: Ray starts and ends some of its own as it likes."""
+"""Questions to what may end at any moment: processes that Ray starts and ends as it likes, descriptors of threads."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from pathlib import Path
 from typing import TypeVar
 
 import psutil
@@ -29,3 +30,12 @@ def named(processes: Iterable[psutil.Process], *names: str) -> list[psutil.Proce
 def commands(processes: Iterable[psutil.Process]) -> list[str]:
     """Return their command lines."""
     return [" ".join(words) for _, words in asked(processes, psutil.Process.cmdline)]
+
+
+def open_files() -> list[str]:
+    """Return what this process has open, without what was closed before it was asked for."""
+    names = []
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):  # the listing's own is one of them
+            names.append(str(descriptor.readlink()))
+    return names

@@ -12,6 +12,7 @@ from dray.data.parquet import read_slices
 from dray.data.shards import Slice
 from dray.errors import DataError, StorageError
 from dray.storage import DEFAULT
+from living import open_files
 from small_data import opened, small_batches, write
 
 
@@ -182,11 +183,10 @@ def test_reading_leaves_no_file_open(tmp_path: Path) -> None:
     batches = read_slices(dataset.row_groups, ["x"], [], DEFAULT)
     for _ in range(3):
         next(batches)
-    assert open_files(tmp_path) == 1
+    assert files_open(tmp_path) == 1
     batches.close()
-    assert open_files(tmp_path) == 0
+    assert files_open(tmp_path) == 0
 
 
-def open_files(below: Path) -> int:
-    links = Path("/proc/self/fd").iterdir()
-    return sum(str(below) in str(link.readlink()) for link in links if link.is_symlink())
+def files_open(below: Path) -> int:
+    return sum(str(below) in name for name in open_files())

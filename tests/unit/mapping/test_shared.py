@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ import pytest
 
 from dray.mapping import packing, wire
 from dray.mapping.shared import IDLE_BYTES, LARGE_BYTES, Memory, Store, size_of
+from living import open_files
 
 
 @pytest.fixture
@@ -24,17 +24,9 @@ def large(count: int = 200_000) -> np.ndarray:
     return np.arange(count, dtype=np.float64)
 
 
-def _target(place: Path) -> str:
-    try:
-        return os.readlink(place)  # noqa: PTH115  (no path behind it)
-    except FileNotFoundError:  # the one that the listing itself needed
-        return ""
-
-
 def descriptors() -> int:
     """Of stored values only: others of this process come and go."""
-    names = [_target(place) for place in Path("/proc/self/fd").iterdir()]
-    return len([name for name in names if name.startswith("/memfd:dray")])
+    return len([name for name in open_files() if name.startswith("/memfd:dray")])
 
 
 def read(payload: bytes, keys: Any, store: Store) -> Any:

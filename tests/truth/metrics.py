@@ -60,7 +60,7 @@ def is_better(name: str, value: float, than: float) -> bool:
 def as_predicted(objective: str, margin: Floats) -> Floats:
     """Return predictions from margins, by the definition of the objective."""
     if objective.startswith(("binary:logi", "reg:logistic")):  # logitraw too: its margin means that probability
-        return 1 / (1 + np.exp(-margin))
+        return 1 / (1 + np.exp(-np.maximum(margin, -700)))
     if objective == "binary:hinge":
         return (margin > 0).astype(np.float64)
     if objective.startswith("multi:"):

@@ -6,7 +6,7 @@ import functools
 import itertools
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -234,16 +234,15 @@ class _Run:
             table["weight"].to_numpy().astype(np.float32).astype(np.float64) if self.case.weight else None,
             table["query"].to_numpy() if self.case.ranking else None,
         )
-        probable = rows
-        if (
-            objective == "binary:logitraw"
-        ):  # a margin has an order of its own where its probability, a float32, is 0 or 1
-            probable = replace(
-                rows, prediction=as_predicted(objective, predicted).astype(np.float32).astype(np.float64)
-            )
         wrong = {}
         for name, told in self.result.metrics.items():
-            expected = metric(name, probable if _bare(name) in ("logloss", "error") else rows, self.params)
+            if objective == "binary:logitraw" and _bare(name) == "logloss":
+                signs = np.where(rows.label > 0, -1.0, 1.0)
+                expected = float(np.average(np.logaddexp(0, signs * predicted), weights=rows.weight))
+            elif objective == "binary:logitraw" and _bare(name) == "error":
+                expected = metric(name, Rows(rows.label, as_predicted(objective, predicted), rows.weight), self.params)
+            else:
+                expected = metric(name, rows, self.params)
             if not _same(told, expected, _UNITS_OF_LOGARITHMS if _bare(name) in _LOGARITHMS else _UNITS):
                 wrong[name] = f"told {told}, of the predictions {expected}"
         assert not wrong, wrong

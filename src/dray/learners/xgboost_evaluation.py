@@ -77,16 +77,18 @@ class _Metric:
         self._told = [str(metric) for metric in asked_metrics(params["eval_metric"])]
         own = {key: value for key, value in params.items() if key not in _ABOUT_TREES} | {"nthread": threads}
         groups = _Hitless.of(rows)
+        of_logits = [metric for metric in self._told if _is_of_logits(str(params["objective"]), metric)]
+        self._logits = _Logits(rows["label"], rows["weight"], of_logits)
         self._asked: list[tuple[_Asking, xgboost.DMatrix, xgboost.Booster]] = []
         with translated(), xgboost.config_context(nthread=threads):
             whole = _matrix(rows, threads)
             even = whole if groups is None else _matrix({**rows, "weight": groups.even}, threads)
-            for asking in _askings(str(params["objective"]), self._told, groups):
+            for asking in _askings([metric for metric in self._told if metric not in of_logits], groups):
                 data = whole if asking.groups is None else even
                 self._asked.append((asking, data, xgboost.Booster(own | asking.params, cache=[data])))
 
     def __call__(self, margins: np.ndarray[Any, np.dtype[np.float32]]) -> dict[str, float]:
-        values: dict[str, tuple[str, float]] = {}
+        values = {metric: (f"eval-{metric}", value) for metric, value in self._logits.metrics(margins).items()}
         for asking, data, model in self._asked:
             data.set_base_margin(margins)
             with translated(), xgboost.config_context(nthread=self._threads, verbosity=0):
@@ -94,8 +96,9 @@ class _Metric:
             pairs = (item.rpartition(":") for item in text.split("\t")[1:])
             for metric, (name, _, told) in zip(asking.metrics, pairs, strict=True):
                 value = float(told) if asking.groups is None else asking.groups.weighted(metric, float(told))
-                values[metric] = name, float(f"{value:.{_DIGITS}g}")
-        return dict(values[metric] for metric in self._told)
+                values[metric] = name, value
+        told = (values[metric] for metric in self._told)
+        return {name: float(f"{value:.{_DIGITS}g}") for name, value in told}
 
 
 def _matrix(rows: Mapping[str, Any], threads: int) -> xgboost.DMatrix:
@@ -144,23 +147,40 @@ class _Asking:
     groups: _Hitless | None = None
 
 
-def _askings(objective: str, metrics: Sequence[str], groups: _Hitless | None) -> Iterator[_Asking]:
-    """Yield what to ask XGBoost of the margins.
-
-    binary:logitraw predicts margins, and XGBoost takes them for probabilities in the log loss and the error: both are
-    computed as for binary:logistic, which has the same margins.
-    """
-    names = {metric: parse_metric(metric).name for metric in metrics}
-    of_probabilities = [m for m in metrics if objective == "binary:logitraw" and names[m] in _OF_PROBABILITIES]
-    of_groups = [metric for metric in metrics if groups is not None and names[metric] == "ndcg"]
-    others = [metric for metric in metrics if metric not in (*of_probabilities, *of_groups)]
+def _askings(metrics: Sequence[str], groups: _Hitless | None) -> Iterator[_Asking]:
+    """Yield what to ask XGBoost of the margins."""
+    of_groups = [metric for metric in metrics if groups is not None and parse_metric(metric).name == "ndcg"]
+    others = [metric for metric in metrics if metric not in of_groups]
     if others:
         yield _Asking(others, {"eval_metric": others})
-    if of_probabilities:
-        logistic = {"objective": "binary:logistic", "base_score": 0.5}
-        yield _Asking(of_probabilities, logistic | {"eval_metric": of_probabilities})
     if of_groups:
         yield _Asking(of_groups, {"eval_metric": of_groups}, groups)
+
+
+def _is_of_logits(objective: str, metric: str) -> bool:
+    return objective == "binary:logitraw" and parse_metric(metric).name in _OF_PROBABILITIES
+
+
+@dataclass(frozen=True)
+class _Logits:
+    """Log loss and error of binary:logitraw, which predicts margins: XGBoost takes them for probabilities there."""
+
+    label: np.ndarray[Any, np.dtype[np.float32]]
+    weight: np.ndarray[Any, np.dtype[np.float32]] | None
+    names: Sequence[str]
+
+    def metrics(self, margins: np.ndarray[Any, np.dtype[np.float32]]) -> dict[str, float]:
+        found, margin, label = {}, margins.astype(np.float64), self.label.astype(np.float64)
+        for name in self.names:
+            metric = parse_metric(name)
+            if metric.name == "logloss":
+                losses = label * np.logaddexp(0, -margin) + (1 - label) * np.logaddexp(0, margin)
+            else:
+                limit = 0.5 if metric.at is None else metric.at
+                with np.errstate(divide="ignore", invalid="ignore"):
+                    losses = np.where(margin > np.log(limit) - np.log1p(-limit), 1 - label, label)
+            found[name] = float(np.average(losses, weights=self.weight))
+        return found
 
 
 _OF_PROBABILITIES = ("logloss", "error")

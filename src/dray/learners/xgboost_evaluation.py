@@ -85,7 +85,7 @@ class _Metric:
             even = whole if groups is None else _matrix({**rows, "weight": groups.even}, threads)
             for asking in _askings([metric for metric in self._told if metric not in of_logits], groups):
                 data = whole if asking.groups is None else even
-                self._asked.append((asking, data, xgboost.Booster(own | asking.params, cache=[data])))
+                self._asked.append((asking, data, xgboost.Booster(own | {"eval_metric": asking.metrics}, cache=[data])))
 
     def __call__(self, margins: np.ndarray[Any, np.dtype[np.float32]]) -> dict[str, float]:
         values = {metric: (f"eval-{metric}", value) for metric, value in self._logits.metrics(margins).items()}
@@ -143,7 +143,6 @@ class _Asking:
     """Metrics that one model without trees is asked for."""
 
     metrics: list[str]
-    params: dict[str, Any]
     groups: _Hitless | None = None
 
 
@@ -152,9 +151,9 @@ def _askings(metrics: Sequence[str], groups: _Hitless | None) -> Iterator[_Askin
     of_groups = [metric for metric in metrics if groups is not None and parse_metric(metric).name == "ndcg"]
     others = [metric for metric in metrics if metric not in of_groups]
     if others:
-        yield _Asking(others, {"eval_metric": others})
+        yield _Asking(others)
     if of_groups:
-        yield _Asking(of_groups, {"eval_metric": of_groups}, groups)
+        yield _Asking(of_groups, groups)
 
 
 def _is_of_logits(objective: str, metric: str) -> bool:

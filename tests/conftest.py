@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 if TYPE_CHECKING:
-    from dray.cluster.cluster import Cluster
+    from dray.clusters.cluster import Cluster
 
 sys.path.insert(0, str(Path(__file__).parent))  # so that tests find s3_server.py in any import mode
 
@@ -71,7 +71,7 @@ def s3_server(s3_process: S3Server, monkeypatch: pytest.MonkeyPatch, tmp_path: P
 @pytest.fixture(scope="module")
 def three_cpus() -> Iterator[Cluster]:
     """An embedded cluster that deals out 3 CPUs. Runs of this process use it instead of starting their own."""
-    from dray.cluster.connect import connect
+    from dray.clusters.connect import connect
 
     before = set(psutil.Process().children(recursive=True))
     with connect("local", workers=3) as cluster:

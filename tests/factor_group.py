@@ -16,15 +16,19 @@ from typing import Any, Literal
 
 import pytest
 
-from dray.config.run_file import RunConfig, make_config
-from dray.telemetry.events import Telemetry
+from dray.config.run_file import RunConfig
+from dray.elastic.group import Call as MadeCall
+from dray.elastic.group import GroupEvent, Lost, Member, Raised, Ready, Returned
+from dray.elastic.membership import Membership
+from dray.elastic.starting import Terms
+from dray.elastic.watch import Watch
+from dray.events.telemetry import Telemetry
+from dray.learners.configs import make_config
+from dray.learners.factorization.worker import FactorWorker
+from dray.learners.learner import InputGone, Op, PeerCut
 from dray.training import train as training
 from dray.training.factorization import foreman, steps
 from dray.training.factorization.result import FactorResult
-from dray.workers.crew import Crew, Terms
-from dray.workers.factor_worker import FactorWorker
-from dray.workers.group import Done, Happening, InputGone, Lost, Member, Raised, Ready
-from dray.workers.watch import Watch
 from fake_group import Recorder
 
 What = Literal["lost", "lost after", "its node", "leaves", "inputs gone", "raises"]
@@ -63,12 +67,23 @@ class Kept:
 
 
 @dataclass
+class Awaited:
+    """For a method that waits itself."""
+
+    get: Callable[[], Any]
+
+
+@dataclass
 class Call:
     number: int
     worker: int
-    method: str
+    op: Op[..., Any]
     arguments: tuple[Any, ...]
-    kept: list[Kept] | None
+    kept: list[Kept]
+
+    @property
+    def method(self) -> str:
+        return self.op.name
 
 
 @dataclass
@@ -80,6 +95,8 @@ class FactorGroup:
     """Workers that do not start as long as they stand here."""
     alive: dict[int, FactorWorker] = field(default_factory=dict)
     going: dict[int, str] = field(default_factory=dict)
+    cut: dict[tuple[int, int], int] = field(default_factory=dict)
+    """How often a worker will not reach what another one made: taker and maker."""
     made: list[Call] = field(default_factory=list)
     ring_host: str = "127.0.0.1"
     on_call: Callable[[Call], None] = lambda call: None
@@ -89,7 +106,7 @@ class FactorGroup:
         self._starting: list[int] = []
         self._pending: list[Call] = []
         self._kept: list[Kept] = []
-        self._happened: list[Happening] = []
+        self._happened: list[GroupEvent] = []
         self._numbers = itertools.count()
         self._counts: Counter[tuple[int, str]] = Counter()
         self._turns = itertools.count()
@@ -115,27 +132,29 @@ class FactorGroup:
     def leaving(self) -> dict[int, str]:
         return {worker: why for worker, why in self.going.items() if worker in self.alive}
 
-    def call(self, worker: int, method: str, *arguments: Any, beside: bool = False) -> int:
-        return self._ask(worker, method, arguments, None)
-
-    def call_keeping(self, worker: int, keeps: int, method: str, *arguments: Any) -> tuple[int, list[Any]]:
-        kept = [Kept(worker) for _ in range(keeps)]
+    def call(self, worker: int, op: Op[..., Any], *inputs: Any) -> MadeCall:
+        assert worker in self.alive, f"worker {worker} is not there to {op.name}"
+        kept = [Kept(worker) for _ in range(op.keeps)]
         self._kept += kept
-        return self._ask(worker, method, arguments, kept), list(kept)
+        plain = tuple(one if isinstance(one, Kept) else _stored(one) for one in inputs)  # as they are now
+        call = Call(next(self._numbers), worker, pickle.loads(pickle.dumps(op)), plain, kept)
+        self.made.append(call)
+        self._pending.append(call)
+        return MadeCall(call.number, list(kept))
 
-    def ask_for(self, worker: int, keeps: int, method: str, *arguments: Any) -> list[Any]:
-        return self.call_keeping(worker, keeps, method, *arguments)[1]
+    def post(self, worker: int, op: Op[..., Any], *inputs: Any) -> list[Any]:
+        return self.call(worker, op, *inputs).kept
 
     def fetch(self, kept: Sequence[Any]) -> list[Any]:
         return [_value_of(one) for one in kept]
 
-    def tell(self, worker: int, method: str, *arguments: Any) -> None:
-        getattr(self.alive[worker], method)(*arguments)
+    def tell(self, worker: int, op: Op[..., Any], *inputs: Any) -> None:
+        op(self.alive[worker], *inputs)
 
     def share(self, value: Any) -> Any:
         return value
 
-    def happenings(self, timeout_s: float) -> list[Happening]:
+    def poll(self, timeout_s: float) -> list[GroupEvent]:
         found, self._happened = self._happened, []
         found = found or self._start_one() or self._run_one()
         now = time.monotonic()
@@ -154,23 +173,15 @@ class FactorGroup:
 
     # How it works
 
-    def _ask(self, worker: int, method: str, arguments: tuple[Any, ...], kept: list[Kept] | None) -> int:
-        assert worker in self.alive, f"worker {worker} is not there to {method}"
-        plain = tuple(one if isinstance(one, Kept) else _stored(one) for one in arguments)  # as they are now
-        call = Call(next(self._numbers), worker, method, plain, kept)
-        self.made.append(call)
-        self._pending.append(call)
-        return call.number
-
-    def _start_one(self) -> list[Happening]:
+    def _start_one(self) -> list[GroupEvent]:
         for worker in self._starting:
             if worker not in self.no_room:
                 self._starting.remove(worker)
-                self.alive[worker] = FactorWorker(1)
+                self.alive[worker] = FactorWorker(worker, 1)
                 return [Ready(Member(worker, f"host-{worker}", 1000 + worker, 1))]
         return []
 
-    def _run_one(self) -> list[Happening]:
+    def _run_one(self) -> list[GroupEvent]:
         """Run the first call of some worker that has all that it needs."""
         order = sorted(self.alive)
         first = next(self._turns) % len(order) if order else 0
@@ -180,7 +191,7 @@ class FactorGroup:
                 return self._run(call)
         return []
 
-    def _run(self, call: Call) -> list[Happening]:
+    def _run(self, call: Call) -> list[GroupEvent]:
         worker = call.worker
         self.on_call(call)
         if worker not in self.alive:  # it was told to go just now
@@ -200,21 +211,31 @@ class FactorGroup:
         try:
             if what == "raises":
                 raise RuntimeError("a fault of the test")
-            arguments = [_value_of(one) if isinstance(one, Kept) else _read(one) for one in call.arguments]
-            value = getattr(self.alive[worker], call.method)(*arguments)
+            given = [self._given(call, one) if isinstance(one, Kept) else _read(one) for one in call.arguments]
+            value = call.op(self.alive[worker], *given)
         except Exception as error:
-            for one in call.kept or ():
+            for one in call.kept:
                 one.gone = True
             return [Raised(worker, call.number, error)]
-        if call.kept is not None:
+        if call.kept:
             value, *others = value
             for one, other in zip(call.kept, others, strict=True):
                 one.put(other)
-        found: list[Happening] = [Done(worker, call.number, _read(_stored(value)))]
+        found: list[GroupEvent] = [Returned(worker, call.number, _read(_stored(value)))]
         if what == "lost after":
             self._gone(worker, with_copies=False)
             found.append(Lost(worker, "it was killed", 0.1))
         return found
+
+    def _given(self, call: Call, one: Kept) -> Any:
+        awaited = Awaited(lambda: self._reached(call.worker, one))
+        return awaited if call.op.lazy else awaited.get()
+
+    def _reached(self, taker: int, one: Kept) -> Any:
+        if left := self.cut.get((taker, one.maker), 0):
+            self.cut[taker, one.maker] = left - 1
+            raise PeerCut(f"No connection from worker {taker} to worker {one.maker}.", fix="Let them reach each other.")
+        return one.value()
 
     def _struck(self, call: Call) -> What | None:
         key = (call.worker, call.method)
@@ -268,10 +289,10 @@ def together(group: FactorGroup, workers: int, least: int = 1) -> Iterator[None]
     """Have trainings run on this group in place of what they ask for."""
 
     @contextmanager
-    def started(*arguments: Any, terms: Terms, rounds_told: int = 0, **_: Any) -> Iterator[Crew]:
+    def started(*arguments: Any, terms: Terms, rounds_told: int = 0, **_: Any) -> Iterator[Membership]:
         telemetry: Telemetry = arguments[5]
         watch = Watch(telemetry, shared=True, rounds_told=rounds_told)
-        crew = Crew(
+        membership = Membership(
             *(group, telemetry, watch, terms.level, terms.limits(least, workers)),
             first=workers,
             threads=1,
@@ -279,13 +300,13 @@ def together(group: FactorGroup, workers: int, least: int = 1) -> Iterator[None]
             reasons=(),
         )
         try:
-            crew.begin()
-            yield crew
+            membership.begin()
+            yield membership
         finally:
             group.close()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(steps, "started_crew", started)
+        patch.setattr(steps, "started_workers", started)
         patch.setattr(foreman, "GRACE_S", 0.0)  # losses are told at once here
         yield
 

@@ -8,11 +8,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from dray.telemetry.events import Event, Sample, Telemetry
-from dray.workers.crew import Crew
-from dray.workers.group import Done, Happening, Lost, Member, Raised, Ready
-from dray.workers.policy import Level, Limits
-from dray.workers.watch import Watch
+from dray.elastic.group import Call as MadeCall
+from dray.elastic.group import GroupEvent, Lost, Member, Raised, Ready, Returned
+from dray.elastic.membership import Membership
+from dray.elastic.policy import Level, Limits
+from dray.elastic.watch import Watch
+from dray.events.kinds import Event
+from dray.events.telemetry import Sample, Telemetry
+from dray.learners.learner import Op
 
 
 class Recorder:
@@ -51,8 +54,19 @@ class Never:
     """The answer of a call that does not return."""
 
 
+@dataclass(frozen=True)
+class Asked(Op[..., Any]):
+    """An op with a name, and nothing behind it: the group answers."""
+
+    what: str
+
+    @property
+    def name(self) -> str:
+        return self.what
+
+
 class FakeGroup:
-    """Does one thing a call of `happenings`: whoever was asked first answers first."""
+    """Does one thing a call of `poll`: whoever was asked first answers first."""
 
     ring_host = "127.0.0.1"
 
@@ -69,7 +83,7 @@ class FakeGroup:
         self.started: list[int] = []
         self.ended: list[int] = []
         self.pending: list[Call] = []
-        self._happened: list[Happening] = []
+        self._happened: list[GroupEvent] = []
         self._answers: dict[str, Callable[..., Any]] = {}
         self._listeners: dict[str, Callable[..., None]] = {}
         self._numbers = itertools.count()
@@ -107,23 +121,23 @@ class FakeGroup:
     def leaving(self) -> dict[int, str]:
         return {worker: why for worker, why in self.going.items() if worker in self.alive}
 
-    def call(self, worker: int, method: str, *arguments: Any, beside: bool = False) -> int:
-        assert worker in self.alive, f"worker {worker} is not there to {method}"
-        call = Call(next(self._numbers), worker, method, arguments)
+    def call(self, worker: int, op: Op[..., Any], *inputs: Any) -> MadeCall:
+        assert worker in self.alive, f"worker {worker} is not there to {op.name}"
+        call = Call(next(self._numbers), worker, op.name, inputs)
         self.calls.append(call)
         self.pending.append(call)
-        return call.number
+        return MadeCall(call.number, [])
 
-    def tell(self, worker: int, method: str, *arguments: Any) -> None:
-        assert worker in self.alive, f"worker {worker} is not there to {method}"
-        self.told.append((worker, method, arguments))
-        if method in self._listeners:
-            self._listeners[method](worker, *arguments)
+    def tell(self, worker: int, op: Op[..., Any], *inputs: Any) -> None:
+        assert worker in self.alive, f"worker {worker} is not there to {op.name}"
+        self.told.append((worker, op.name, inputs))
+        if op.name in self._listeners:
+            self._listeners[op.name](worker, *inputs)
 
     def share(self, value: Any) -> Any:
         return value
 
-    def happenings(self, timeout_s: float) -> list[Happening]:
+    def poll(self, timeout_s: float) -> list[GroupEvent]:
         found = self._happened or self._next()
         if not found:
             self.on_idle()
@@ -144,7 +158,7 @@ class FakeGroup:
         for worker in sorted(self.alive):
             self.end(worker)
 
-    def _next(self) -> list[Happening]:
+    def _next(self) -> list[GroupEvent]:
         for worker in self.starting:
             if worker not in self.no_room | self.slow:
                 self.starting.remove(worker)
@@ -162,17 +176,19 @@ class FakeGroup:
             self.pending.remove(call)
             if isinstance(value, Exception):
                 return [Raised(call.worker, call.number, value)]
-            return [Done(call.worker, call.number, value)]
+            return [Returned(call.worker, call.number, value)]
         return []
 
 
-def make_crew(
+def make_membership(
     count: int, level: Level = "elastic", *, least: int = 1, first: int | None = None, **limits: Any
-) -> tuple[Crew, FakeGroup, Recorder]:
-    """A crew that has not begun."""
+) -> tuple[Membership, FakeGroup, Recorder]:
+    """A membership that has not begun."""
     group, told = FakeGroup(), Recorder()
     telemetry = Telemetry([told])
     watch = Watch(telemetry, shared=True)
     bounds = Limits(least, count, **limits)
-    crew = Crew(group, telemetry, watch, level, bounds, first=first or count, threads=1, cluster="auto", reasons=())
-    return crew, group, told
+    membership = Membership(
+        group, telemetry, watch, level, bounds, first=first or count, threads=1, cluster="auto", reasons=()
+    )
+    return membership, group, told

@@ -96,6 +96,9 @@ def _end(process: subprocess.Popen[bytes], place: Path) -> None:
 
 
 def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """Return a port that is free, and below those that the kernel gives to any process that asks for one."""
+    while True:
+        port = 22_000 + secrets.randbelow(10_000)
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port

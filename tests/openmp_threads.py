@@ -10,8 +10,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from dray.config.run_file import make_config
-from dray.telemetry.events import Event, Sample
+from dray.events.kinds import Event
+from dray.events.telemetry import Sample
+from dray.learners.configs import make_config
 from dray.training.train import train
 
 

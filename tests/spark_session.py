@@ -16,11 +16,12 @@ from typing import Any
 import psutil
 from pyspark.sql import SparkSession
 
-from dray.cluster import spark as on_spark
-from dray.cluster.spark_start import RayOnSpark
-from dray.config.run_file import make_config
+from dray.clusters.spark import cluster as on_spark
+from dray.clusters.spark.start import RayOnSpark
 from dray.errors import ClusterError
-from dray.telemetry.events import Event, Sample
+from dray.events.kinds import Event
+from dray.events.telemetry import Sample
+from dray.learners.configs import make_config
 from dray.training.train import train
 from living import asked, commands, named
 

@@ -18,26 +18,43 @@ TYPE_CHECKING = False  # `typing` itself would take longer to load than all of t
 if TYPE_CHECKING:
     from dray.api import ingest, load, predict, recommend, resume, train
     from dray.data.describe import describe
-    from dray.errors import DrayError, ItemError
+    from dray.errors import (
+        ClusterError,
+        ConfigError,
+        DataError,
+        DrayError,
+        ItemError,
+        ModelError,
+        StorageError,
+        WorkerError,
+    )
     from dray.ingesting.written import IngestResult
     from dray.learners.factorization.model import FactorModel
-    from dray.learners.xgboost_model import Model
+    from dray.learners.xgboost.model import Model
     from dray.mapping.map import map
     from dray.predicting import PredictResult
     from dray.recommending.recommend import RecommendResult
+    from dray.training.factorization.result import FactorResult
     from dray.training.result import TrainResult
 
 __version__ = "0.2.0"
 
 _HOME = {
+    "ClusterError": "dray.errors",
+    "ConfigError": "dray.errors",
+    "DataError": "dray.errors",
     "DrayError": "dray.errors",
     "FactorModel": "dray.learners.factorization.model",
+    "FactorResult": "dray.training.factorization.result",
     "IngestResult": "dray.ingesting.written",
     "ItemError": "dray.errors",
-    "Model": "dray.learners.xgboost_model",
+    "Model": "dray.learners.xgboost.model",
+    "ModelError": "dray.errors",
     "PredictResult": "dray.predicting",
     "RecommendResult": "dray.recommending.recommend",
+    "StorageError": "dray.errors",
     "TrainResult": "dray.training.result",
+    "WorkerError": "dray.errors",
     "describe": "dray.data.describe",
     "ingest": "dray.api",
     "load": "dray.api",
@@ -49,14 +66,21 @@ _HOME = {
 }
 
 __all__ = [
+    "ClusterError",
+    "ConfigError",
+    "DataError",
     "DrayError",
     "FactorModel",
+    "FactorResult",
     "IngestResult",
     "ItemError",
     "Model",
+    "ModelError",
     "PredictResult",
     "RecommendResult",
+    "StorageError",
     "TrainResult",
+    "WorkerError",
     "__version__",
     "describe",
     "ingest",

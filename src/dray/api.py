@@ -6,20 +6,23 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, overload
 
-from dray.config.run_file import Level, make_config, read_run_file
-from dray.ingesting.cache import Reading, as_parquet
+from dray.batch.options import Where
+from dray.clusters.resolve import Attached, resolve
+from dray.config.run_file import Level, read_run_file
+from dray.events.telemetry import Sink
+from dray.ingesting.cache import Reading, as_parquet, used_cluster
 from dray.ingesting.written import IngestResult
 from dray.jobs.anywhere import resume as _resume
+from dray.jobs.anywhere import run
 from dray.jobs.anywhere import train as _train
+from dray.jobs.commands.predicting import Predict
+from dray.jobs.commands.recommending import Recommend
+from dray.learners.configs import make_config
 from dray.learners.factorization.model import FactorModel
-from dray.learners.xgboost_model import Model, Output
-from dray.mapping.options import Options, Where
+from dray.learners.xgboost.model import Model, Output
 from dray.predicting import PredictResult, load_model
-from dray.predicting import predict as _predict
 from dray.recommending.recommend import RecommendResult
-from dray.recommending.recommend import recommend as _recommend
 from dray.storage import StorageOptions
-from dray.telemetry.events import Sink, Telemetry
 from dray.training.factorization.result import FactorResult
 from dray.training.result import TrainResult
 
@@ -41,14 +44,14 @@ def train(data: Any, label: None = None, *, progress: bool = False, **settings: 
 def train(
     data: Any, label: str | None = None, *, progress: bool = False, **settings: Any
 ) -> TrainResult | FactorResult:
-    """Train on `data`, or as a run file says; `settings` are the keys of a run file (`dray.config.run_file`).
+    """Train on `data`, or as a run file says; `settings` are the keys of a run file (docs/guides/training.md).
 
     `data` is what `dray train` takes, a table of pandas, polars or Arrow, or a function that connects to a database.
 
     >>> result = dray.train("data/", label="y", rounds=200, eval_fraction=0.2, params={"max_depth": 8})
     >>> result.booster
     >>> result = dray.train("events/", model="factorization", user="user_id", item="item_id", event="type")
-    >>> result.loaded.recommend("somebody", 10)
+    >>> result.loaded.recommend("ann", 10)
     """
     if isinstance(data, str) and data.endswith((".yaml", ".yml")):
         values, origin = read_run_file(data), data
@@ -65,7 +68,9 @@ def _named(data: Any, settings: dict[str, Any]) -> list[str]:
         return [data]
     if isinstance(data, Sequence) and all(isinstance(name, str) for name in data):
         return list(data)
-    reading = Reading(settings.pop("format", None), settings.pop("read", None), settings.get("cache"))
+    cluster = resolve(settings.get("cluster", "local"))
+    attached = used_cluster(settings.get("workers", "auto"), cluster.word) if isinstance(cluster, Attached) else None
+    reading = Reading(settings.pop("format", None), settings.pop("read", None), settings.get("cache"), cluster=attached)
     storage = StorageOptions(**(settings.get("storage") or {}))
     return list(as_parquet(data, storage, reading, lambda _kind, **_data: None))
 
@@ -114,22 +119,25 @@ def predict(
 ) -> PredictResult:
     """Write the predictions of a run or a model file for `data` to `out`, as `dray predict` does.
 
-    `output` is "probability" (the default), "class" or "margin"; a recommender has scores of pairs, and no other.
+    `output` is "probability" (the default), "class" or "margin"; a recommender has scores of pairs, and no other. With
+    a cluster's name or http://head:8265 as `cluster` a job there predicts: both sides must see the locations.
     """
-    return _predict(
-        model,
-        data,
-        out,
+    command = Predict(
+        model=model,
+        data=data,
+        out=out,
         keep=keep,
         output=output,
         contributions=contributions,
         workers=workers,
         threads=threads,
         cluster=cluster,
+        format=format,
+        read=read,
+        cache=cache,
         storage=StorageOptions(endpoint, region, profile, role),
-        reading=Reading(format, read, cache),
-        sinks=_sinks(progress),
     )
+    return run(command, _sinks(progress))
 
 
 def recommend(
@@ -156,13 +164,14 @@ def recommend(
     """Find the best items of many users, as `dray recommend` does: Parquet in `out`, or `.table` of the result.
 
     `users` and `items` are ids, or the name of a file with them; all by default. `events` (data, or a table; `format`,
-    `read` and `cache` are for it) are those of new users, who are answered without training again.
+    `read` and `cache` are for it) are those of new users: they are answered without training again. With a cluster's
+    name or http://head:8265 as `cluster` a job there makes the lists: both sides must see the locations.
 
     >>> dray.recommend("runs/...", top=10, out="lists/")
     >>> dray.recommend("runs/...", users=["ann", "bob"]).table
     """
-    return _recommend(
-        model,
+    command = Recommend(
+        model=model,
         users=users,
         top=top,
         exclude_seen=exclude_seen,
@@ -172,10 +181,12 @@ def recommend(
         workers=workers,
         threads=threads,
         cluster=cluster,
+        format=format,
+        read=read,
+        cache=cache,
         storage=StorageOptions(endpoint, region, profile, role),
-        reading=Reading(format, read, cache),
-        sinks=_sinks(progress),
     )
+    return run(command, _sinks(progress))
 
 
 def ingest(
@@ -207,12 +218,12 @@ def ingest(
     """Write the rows of `data` to `out` as Parquet that trains well, as `dray data ingest` does.
 
     `transform` gets a record batch and returns a table; it runs before the filter. A call that was ended before its
-    time goes on when it is made again.
+    time goes on when it is made again. With a cluster's name or http://head:8265 as `cluster` a job there does it: both
+    sides must see the locations, and `transform` is a function of a module, whose directory goes along.
     """
-    from dray.data.open_source import open_source
-    from dray.ingesting.ingest import ingest as run
     from dray.ingesting.limits import parse_limit
     from dray.ingesting.recipe import Recipe, make_split
+    from dray.jobs.commands.ingesting import Ingest
 
     recipe = Recipe(
         columns=tuple(columns),
@@ -223,20 +234,18 @@ def ingest(
         split=make_split(test, tuple(split_by), test_from, seed),
         max_rejects=parse_limit(max_rejects),
     )
-    storage = StorageOptions(endpoint, region, profile, role)
-    telemetry = Telemetry(_sinks(progress))
-    try:
-        return run(
-            open_source(data, storage, format=format, **(read or {})),
-            out,
-            recipe,
-            function=transform,
-            storage=storage,
-            options=Options(where=where, workers=workers, cluster=cluster),
-            emit=telemetry.emit,
-        )
-    finally:
-        telemetry.close()
+    command = Ingest(
+        data=data,
+        out=out,
+        recipe=recipe,
+        function=transform,
+        where=where,
+        workers=workers,
+        word=cluster,
+        read={"format": format, **(read or {})},
+        storage=StorageOptions(endpoint, region, profile, role),
+    )
+    return run(command, _sinks(progress))
 
 
 def load(
@@ -253,12 +262,13 @@ def load(
 
     >>> dray.load("runs/...").recommend("ann", 10).items
     """
-    return load_model(run, StorageOptions(endpoint, region, profile, role))
+    model: Model | FactorModel = load_model(run, StorageOptions(endpoint, region, profile, role))
+    return model
 
 
 def _sinks(progress: bool) -> list[Sink]:
     if not progress:
         return []
-    from dray.telemetry.sinks.terminal import terminal
+    from dray.events.sinks.terminal import terminal
 
     return [terminal(sys.stderr, live=sys.stderr.isatty())]

@@ -9,14 +9,17 @@
     ├── WorkerError      a worker failed on the way; not the user's mistake
     └── ItemError        the function failed for one item of a map
 
-Every error says what happened, with the value, and how to mend it. Both stand in `args`, so an error
-survives the way from a worker process to the driver.
+Every error says what happened, with the value, and how to fix it. Both are in `args`, so an error
+survives pickling from a worker process to the driver. An error may hold an address that the user gave: its password
+is removed here, for all errors at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+
+from dray.masking import masked
 
 
 class DrayError(Exception):
@@ -25,7 +28,7 @@ class DrayError(Exception):
     exit_code = 2
 
     def __init__(self, what: str, fix: str = "") -> None:
-        super().__init__(what, fix)
+        super().__init__(masked(what), masked(fix))
 
     @property
     def what(self) -> str:
@@ -74,11 +77,11 @@ class ItemError(DrayError):
         self, what: str, fix: str = "", index: int = -1, item: str = "", kind: str = "raised", traceback: str = ""
     ) -> None:
         super().__init__(what, fix)
-        self.args = (what, fix, index, item, kind, traceback)
+        self.args = (*self.args, index, masked(item), kind, masked(traceback))
 
     @property
     def index(self) -> int:
-        """The item's place among the items, from 0."""
+        """The item's index, from 0."""
         return int(self.args[2])
 
     @property
@@ -95,6 +98,10 @@ class ItemError(DrayError):
     def traceback(self) -> str:
         """Where the function raised, if it did."""
         return str(self.args[5])
+
+
+DAMAGE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError)
+"""What parsing raises for a document of the wrong form."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str:

@@ -1,7 +1,7 @@
-"""Patience with a store that fails for a moment: which errors pass, how long to wait, when to give up.
+"""Retries of a store's transient errors: which errors are transient, how long to wait, when to give up.
 
-Only for work in the middle of a run. Its first accesses (finding the data, claiming the output) have none, so that
-a wrong endpoint is told at once; what stays, such as credentials, a missing file or a damaged one, always is.
+Only for work in the middle of a run. The first accesses (finding the data, claiming the output) are not retried, so
+that a wrong endpoint is reported at once. Permanent errors (credentials, a missing or damaged file) never are.
 """
 
 from __future__ import annotations
@@ -23,45 +23,45 @@ LIMIT_S = 90.0
 _PASSING_NUMBERS = {errno.ECONNREFUSED, errno.ECONNRESET, errno.ECONNABORTED, errno.EPIPE, errno.ETIMEDOUT,
                     errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN, socket.EAI_AGAIN}  # fmt: skip
 _given_up: set[Hashable] = set()
-"""Stores that failed for LIMIT_S and have not answered since: ending a run must not wait again for every file."""
+"""Stores that failed for LIMIT_S and have not answered since: the end of a run must not wait again for every file."""
 
 OnWait = Callable[[StorageError, float], None]
 
 
-def no_word(error: StorageError, wait_s: float) -> None:
-    """Tell nobody."""
+def no_report(error: StorageError, wait_s: float) -> None:
+    """Report nothing."""
 
 
-def will_pass(error: BaseException) -> bool:
-    """Whether the same request may succeed in a moment. Looks at what a StorageError was translated from."""
+def is_transient(error: BaseException) -> bool:
+    """Whether the same request may soon succeed. Looks at the error that a StorageError was translated from."""
     if isinstance(error, StorageError):
-        return error.__cause__ is not None and will_pass(error.__cause__)
+        return error.__cause__ is not None and is_transient(error.__cause__)
     if not isinstance(error, OSError):
         return False
     number = getattr(error, "errno", None)
-    return isinstance(error, TimeoutError) or number in _PASSING_NUMBERS or s3.will_pass(str(error))
+    return isinstance(error, TimeoutError) or number in _PASSING_NUMBERS or s3.is_transient(str(error))
 
 
-class Patience:
-    """Waits after failures of one piece of work with `store`; one thread calls.
+class Retrier:
+    """Waits between the tries of one operation on `store`. One thread calls.
 
-    `on_wait` hears the error and the seconds before every wait; what it raises ends the work.
+    `on_wait` gets the error and the seconds before every wait; if it raises, the operation ends.
     """
 
-    def __init__(self, store: Hashable, on_wait: OnWait = no_word) -> None:
+    def __init__(self, store: Hashable, on_wait: OnWait = no_report) -> None:
         self._store = store
         self._on_wait = on_wait
         self._began: float | None = None
         self._failures = 0
 
     def succeeded(self) -> None:
-        """Start afresh: the next failure is the first."""
+        """Reset: the next failure counts as the first."""
         self._began, self._failures = None, 0
         _given_up.discard(self._store)
 
     def wait_after(self, error: StorageError) -> None:
-        """Sleep until the next try; raise `error` when it will not pass, or has not passed within LIMIT_S."""
-        if not will_pass(error) or self._store in _given_up:
+        """Sleep until the next try; raise `error` if it is permanent, or has lasted for LIMIT_S."""
+        if not is_transient(error) or self._store in _given_up:
             raise error
         now = time.monotonic()
         self._began = now if self._began is None else self._began
@@ -77,5 +77,5 @@ class Patience:
 
 
 def wait_before_try_s(failures: int, share: float) -> float:
-    """Double with every failure up to MOST_WAIT_S; a random share of it, so that workers do not come back at once."""
+    """Double with every failure up to MOST_WAIT_S, times a random `share`: workers do not retry all at once."""
     return share * min(MOST_WAIT_S, FIRST_WAIT_S * 2.0 ** min(failures - 1, 30))

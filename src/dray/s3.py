@@ -15,16 +15,17 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path, PurePosixPath
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from pyarrow import fs as pafs
 
 from dray.errors import StorageError
+from dray.masking import MASK, masked
 
 CONNECT_TIMEOUT_S = 5.0
 SESSION = "dray"
 ROLE_SECONDS = 900
-"""For how long the keys of an assumed role are asked for: the least that STS gives; they are renewed in time."""
+"""How long the keys of an assumed role are valid: the least that STS allows; the client renews them."""
 CHECKSUMS = "AWS_REQUEST_CHECKSUM_CALCULATION"
 _environment_lock = threading.Lock()
 _CREDENTIALS = ("INVALID_ACCESS_KEY_ID", "SIGNATURE_DOES_NOT_MATCH", "INVALID_CLIENT_TOKEN_ID", "INVALID_SIGNATURE",
@@ -62,7 +63,7 @@ def connect(
 def variables(
     bucket: str, endpoint: str | None, region: str | None, profile_name: str | None, role: str | None = None
 ) -> dict[str, str]:
-    """Return the same for a client that takes AWS variables. Holds keys: for a call, never to be kept."""
+    """Return the same for a client that takes AWS variables. Holds keys: for one call, never store them."""
     access = _access(bucket, endpoint, region, profile_name, role)
     found = {
         "AWS_ENDPOINT_URL": access.endpoint,
@@ -104,20 +105,34 @@ def _access(
     return _Access(endpoint, region, profile_name, role, *keys.values())
 
 
+def check_endpoint(endpoint: str) -> SplitResult:
+    """Return the parts of an endpoint's URL; refuse anything beyond host and port, such as credentials."""
+    place, credentials = endpoint, "@" in endpoint
+    if credentials:  # of which a / or a # may be a part, so that no parser finds them
+        place = f"{MASK}@{endpoint.rpartition('@')[2]}"
+    try:
+        url = urlsplit(endpoint if "://" in endpoint else f"https://{endpoint}")
+        plain = url.scheme in ("http", "https") and url.hostname and not (url.query or url.fragment) and url.port != 0
+    except ValueError:  # a port that is not a number
+        plain = False
+    if credentials or not plain:
+        raise StorageError(
+            f"The S3 endpoint {place} {'holds credentials' if credentials else 'is not a plain URL'}.",
+            fix="Write it as http://host:port or https://host; keys come from AWS_ACCESS_KEY_ID and "
+            "AWS_SECRET_ACCESS_KEY, or from a profile.",
+        )
+    return url
+
+
 @lru_cache(maxsize=8)
 def _connect(access: _Access) -> pafs.S3FileSystem:
     settings: dict[str, object] = {}
     environment: dict[str, str] = {}
     endpoint = access.endpoint
     if endpoint:
-        url = urlsplit(endpoint if "://" in endpoint else f"https://{endpoint}")
-        if url.username or url.scheme not in ("http", "https") or not url.hostname:
-            raise StorageError(
-                f"The S3 endpoint {without_userinfo(endpoint)} is not a plain URL.",
-                fix="Write it as http://host:port or https://host.",
-            )
+        url = check_endpoint(endpoint)
         port = url.port or (443 if url.scheme == "https" else 80)
-        _check_reachable(endpoint, url.hostname, port)
+        _check_reachable(endpoint, str(url.hostname), port)
         settings |= {"endpoint_override": url.netloc, "scheme": url.scheme}
         # Many S3 services other than AWS refuse the SDK's chunked checksums; AWS alone made them the default.
         environment[CHECKSUMS] = os.environ.get(CHECKSUMS, "WHEN_REQUIRED")
@@ -152,7 +167,7 @@ def _for_sts(access: _Access) -> dict[str, str]:
 
 
 def etag(filesystem: pafs.S3FileSystem, path: str) -> str:
-    """Return the store's own mark of an object's content; empty if it gives none."""
+    """Return the store's ETag of an object; empty if it gives none."""
     with filesystem.open_input_file(path) as stream:
         found: bytes = (stream.metadata() or {}).get("ETag", b"")
     return found.decode(errors="replace").strip('"')
@@ -170,7 +185,7 @@ def delete_directory(filesystem: pafs.S3FileSystem, path: str, attempts: int = 4
             if attempt == attempts - 1:
                 raise
     # pyarrow marks the parent of what it deletes with a key `runs/`. Some services keep that as `runs`, which is
-    # in the way of any later `runs/...`. Only this one key is deleted: another run may come beside it any moment.
+    # in the way of any later `runs/...`. Only this one key is deleted: another run may be written beside it meanwhile.
     for parent in [str(parent) for parent in PurePosixPath(path).parents][:-2]:  # neither the bucket nor "."
         if filesystem.get_file_info(pafs.FileSelector(parent, allow_not_found=True)):
             return
@@ -180,7 +195,7 @@ def delete_directory(filesystem: pafs.S3FileSystem, path: str, attempts: int = 4
 
 
 def _check_reachable(endpoint: str, host: str, port: int) -> None:
-    # The SDK tries several times and says little; one connection settles it in CONNECT_TIMEOUT_S.
+    # The SDK tries several times and reports little; one connection answers within CONNECT_TIMEOUT_S.
     try:
         socket.create_connection((host, port), timeout=CONNECT_TIMEOUT_S).close()
     except OSError as error:
@@ -192,7 +207,7 @@ def _check_reachable(endpoint: str, host: str, port: int) -> None:
 
 @contextmanager
 def _environment(variables: dict[str, str]) -> Iterator[None]:
-    """Set variables only while an S3 client is made, which reads them then; it has no other way to be told."""
+    """Set variables while an S3 client is made: it reads them then, and takes them in no other way."""
     with _environment_lock:
         before = {name: os.environ.get(name) for name in variables}
         os.environ.update(variables)
@@ -229,12 +244,12 @@ def _profile(name: str, named: bool) -> dict[str, str]:
 
 def explain(location: str, text: str) -> StorageError:
     """Return what an error text of the S3 client means for `location`."""
-    place = without_userinfo(location)
+    place = masked(location)
     bucket = place.removeprefix("s3://").partition("/")[0]
     if any(code in text for code in _EXPIRED):
         return StorageError(
             f"The S3 credentials have expired ({place}).",
-            fix="Get new ones (aws sso login, or whatever gave you AWS_SESSION_TOKEN) and resume. Keys in the "
+            fix="Get new ones (aws sso login, or the command that gave you AWS_SESSION_TOKEN) and resume. Keys in the "
             "environment are never renewed: for long runs name a role (storage: role) or a profile, which are.",
         )
     if any(code in text for code in _CREDENTIALS):
@@ -268,18 +283,18 @@ def explain(location: str, text: str) -> StorageError:
             f"The S3 service cannot be reached for {place}.",
             fix="Check the endpoint, the region and the network.",
         )
-    if will_pass(text):
+    if is_transient(text):
         return StorageError(
             f"The S3 service fails for {place}: {redact(reason)}.",
-            fix="Try again later; if it stays, ask whoever runs the service, or read with fewer workers.",
+            fix="Try again later; if it goes on, ask the operator of the service, or read with fewer workers.",
         )
     if "301" in text or "PERMANENT_REDIRECT" in text or "AuthorizationHeaderMalformed" in text:
         return StorageError(f'The bucket "{bucket}" is in another region.', fix="Set the region of the bucket.")
     return StorageError(f"S3 refused {place}: {redact(reason)}.", fix="Check the endpoint and the bucket's settings.")
 
 
-def will_pass(text: str) -> bool:
-    """Whether an error text of the S3 client tells of an overload or of the network, not of the request."""
+def is_transient(text: str) -> bool:
+    """Whether an error text of the S3 client is about overload or the network, not about the request."""
     return _PASSING.search(text) is not None and _CERTIFICATE.search(text) is None
 
 
@@ -290,8 +305,3 @@ def redact(text: str) -> str:
         if len(secret) >= 8:  # shorter ones are the defaults of test services, and words that occur in any text
             text = text.replace(secret, "***")
     return text
-
-
-def without_userinfo(location: str) -> str:
-    """Return a location or URL without a name and password before its host."""
-    return re.sub(r"//[^/@]*@", "//***@", location)

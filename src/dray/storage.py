@@ -2,7 +2,7 @@
 
 A location is a local path or `s3://bucket/key`. `open_storage` turns it into a pyarrow file system and a path
 in it; everything else here is built on that. Credentials come from the environment or from a profile in
-~/.aws; they never stand in `StorageOptions`, so nothing that is stored, logged or sent can hold them.
+~/.aws; `StorageOptions` never holds them, so nothing that is stored, logged or sent does.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ import pyarrow as pa
 from pyarrow import fs as pafs
 
 from dray import s3
+from dray.durable import make_directories, put_in_place
 from dray.errors import DataError, StorageError
-from dray.retry import OnWait, Patience, no_word
+from dray.masking import holds_password, masked
+from dray.retry import OnWait, Retrier, no_report
 
 Result = TypeVar("Result")
 
@@ -46,6 +48,10 @@ class StorageOptions:
     """Profile in ~/.aws to take credentials from (else the environment, then AWS_PROFILE)."""
     role: str | None = None
     """ARN of a role to assume with those credentials (STS); its keys are renewed before they expire."""
+
+    def __post_init__(self) -> None:
+        if self.endpoint:
+            s3.check_endpoint(self.endpoint)
 
 
 DEFAULT = StorageOptions()
@@ -70,7 +76,8 @@ def absolute(location: str) -> str:
         raise StorageError("The path is empty.", fix="Give a path or s3://bucket/key.")
     if match := re.match(r"([a-zA-Z][a-zA-Z0-9+.-]+)://", location):
         raise StorageError(
-            f"{match[1]}:// locations are not supported: {s3.without_userinfo(location)}.",
+            # Not first in the sentence: all of it would count as the address, and be masked.
+            f"Locations of {match[1]}:// are not supported: {masked(location)}.",
             fix="Use a local path or s3://bucket/key.",
         )
     return str(Path(os.path.abspath(Path(location).expanduser())))  # noqa: PTH100  (resolve() would follow links)
@@ -81,20 +88,20 @@ def open_storage(location: str, options: StorageOptions = DEFAULT) -> tuple[pafs
     if not is_s3(location):
         return pafs.LocalFileSystem(), absolute(location)
     bucket, _, key = location.removeprefix("s3://").partition("/")
-    if "@" in bucket:
+    if "@" in bucket or holds_password(location):
         raise StorageError(
-            f"The location s3://***@{bucket.rpartition('@')[2]} holds credentials.",
+            f"The location s3://***@{location.rpartition('@')[2]} holds credentials.",
             fix="Set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or name a profile; write s3://bucket/key.",
         )
     if not bucket:
-        raise StorageError(f"{location} names no bucket.", fix="Write s3://bucket/key.")
+        raise StorageError(f"{location} has no bucket name.", fix="Write s3://bucket/key.")
     with translate_errors(location):
         filesystem = s3.connect(bucket, options.endpoint, options.region, options.profile, options.role)
         return filesystem, f"{bucket}/{key}".rstrip("/")
 
 
 def s3_variables(location: str, options: StorageOptions = DEFAULT) -> dict[str, str]:
-    """Return the AWS variables with which another library reaches an s3:// location. Holds keys: never to be kept."""
+    """Return the AWS variables with which another library reaches an s3:// location. Holds keys: never store them."""
     bucket = location.removeprefix("s3://").partition("/")[0]
     with translate_errors(location):
         return s3.variables(bucket, options.endpoint, options.region, options.profile, options.role)
@@ -123,14 +130,23 @@ def expand(locations: Sequence[str], options: StorageOptions = DEFAULT) -> list[
     return sorted(found)
 
 
+def covers(location: str, file: str) -> bool:
+    """Whether `location`, as a directory or a glob, would name a file at `file`. Asks no store."""
+    if is_s3(location) != is_s3(file):
+        return False
+    path, file = (absolute(name).removeprefix("s3://") for name in (location, file))
+    below = re.compile(re.escape(path.rstrip("/")) + _BELOW)
+    return bool(below.fullmatch(file) or (_WILDCARD.search(path) and _glob(path).fullmatch(file)))
+
+
 def write_atomically(location: str, options: StorageOptions, write: Callable[[pa.NativeFile], None]) -> None:
-    """Let `write` fill the file at `location`, which appears whole or not at all.
+    """Let `write` fill the file at `location`, which appears whole or not at all, and stays after a power cut.
 
     Parent directories are made. On S3 the bytes are collected locally first (in memory up to 16 MB, then in
-    the temporary directory): pyarrow completes an upload even when its writer failed, and an upload that fails
-    for a moment is done again without asking `write` twice.
+    the temporary directory): pyarrow completes an upload even when its writer failed, and a failed
+    upload is retried without calling `write` twice.
     """
-    filesystem, path = open_storage(location, options)  # not patiently: this may be the first access to the store
+    filesystem, path = open_storage(location, options)  # without retries: this may be the first access to the store
     if not is_s3(location):
         with translate_errors(location):
             _replace(filesystem, path, write)
@@ -140,26 +156,26 @@ def write_atomically(location: str, options: StorageOptions, write: Callable[[pa
             sink = pa.PythonFile(spool, mode="w")
             write(sink)
             sink.flush()
-        patiently(location, options, lambda: _upload(filesystem, path, spool))
+        with_retries(location, options, lambda: _upload(filesystem, path, spool))
 
 
-def patience_with(location: str, options: StorageOptions, on_wait: OnWait = no_word) -> Patience:
-    """Return the patience that work in the middle of a run has with the store of `location`."""
+def retrier_for(location: str, options: StorageOptions, on_wait: OnWait = no_report) -> Retrier:
+    """Return a retrier for operations in the middle of a run on the store of `location`."""
     store = (options, location.removeprefix("s3://").partition("/")[0]) if is_s3(location) else "local"
-    return Patience(store, on_wait)
+    return Retrier(store, on_wait)
 
 
-def patiently(location: str, options: StorageOptions, act: Callable[[], Result]) -> Result:
-    """Return what `act` returns; call it again while it fails with something about `location` that passes."""
-    patience = patience_with(location, options)
+def with_retries(location: str, options: StorageOptions, act: Callable[[], Result]) -> Result:
+    """Return what `act` returns; call it again after transient errors of the store of `location`."""
+    retrier = retrier_for(location, options)
     while True:
         try:
             with translate_errors(location):
                 result = act()
         except StorageError as error:
-            patience.wait_after(error)
+            retrier.wait_after(error)
         else:
-            patience.succeeded()
+            retrier.succeeded()
             return result
 
 
@@ -176,9 +192,9 @@ def remove_directory(location: str, options: StorageOptions = DEFAULT) -> None:
 
 @contextmanager
 def translate_errors(location: str) -> Iterator[None]:
-    """Raise what the operating system or the object store reports about `location` as a `StorageError`.
+    """Raise errors of the operating system or the object store about `location` as a `StorageError`.
 
-    An OSError or ArrowInvalid about the *contents* of a file passes through: only its reader can explain it.
+    An OSError or ArrowInvalid about the *contents* of a file is not translated: only its reader can explain it.
     """
     try:
         yield
@@ -197,12 +213,12 @@ def _upload(filesystem: pafs.FileSystem, path: str, content: IO[bytes]) -> None:
 
 def _replace(filesystem: pafs.FileSystem, path: str, write: Callable[[pa.NativeFile], None]) -> None:
     target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
+    make_directories(target.parent)
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.tmp")
     try:
         with filesystem.open_output_stream(str(temporary)) as stream:
             write(stream)
-        temporary.replace(target)
+        put_in_place(temporary, target)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
@@ -264,7 +280,7 @@ def _translate(location: str, error: Exception) -> StorageError | None:
     if "AWS Error" in text or (is_s3(location) and "S3" in text):
         return s3.explain(location, text)
     number = getattr(error, "errno", None)
-    place = s3.without_userinfo(location)
+    place = masked(location)
     match number:
         case None:
             return None
@@ -282,7 +298,5 @@ def _translate(location: str, error: Exception) -> StorageError | None:
                 fix="Choose another path, or change the permissions of this one.",
             )
         case errno.ENOTDIR | errno.EISDIR | errno.EEXIST:
-            return StorageError(
-                f"{place} cannot be used: {os.strerror(number).lower()}.", fix="Choose a path that is not in the way."
-            )
+            return StorageError(f"{place} cannot be used: {os.strerror(number).lower()}.", fix="Choose another path.")
     return StorageError(f"{place} cannot be used: {os.strerror(number)}.", fix="Check the disk or the network mount.")

@@ -17,11 +17,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dray.cluster.cluster import Cluster
+from dray.batch.options import Options
+from dray.clusters.cluster import Cluster
 from dray.data.open_source import open_source
 from dray.ingesting.ingest import ingest
 from dray.ingesting.recipe import Recipe
-from dray.mapping.options import Options
 from dray_process import DRAY
 from faulty_s3 import serve_faulty
 from s3_server import S3Server
@@ -139,7 +139,7 @@ def test_one_that_is_killed_is_gone_on_with_and_leaves_no_process(data: Path, wo
     code, result, words = Command(work, *arguments).end()
     assert code == 0, words
     assert result["resumed"] == FILES - 1 and result["rows_read"] == result["rows_kept"] == 1_200_000
-    assert "Going on: 5 of 6 tasks are done already." in words
+    assert "Continuing: 5 of 6 tasks are already done." in words
     assert rows(work / "out") == list(range(1_200_000))
     assert {name: (work / "out" / name).stat().st_mtime_ns for name in before} == before
     assert sorted(path.name for path in (work / "out").iterdir())[0] == "_ingest.json"

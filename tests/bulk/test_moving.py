@@ -25,8 +25,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dray.cluster.cluster import Cluster
+from dray.clusters.cluster import Cluster
 from dray.errors import ConfigError, DataError, StorageError, WorkerError
+from dray.events.kinds import Event, PhaseStarted, Progress
 from dray.ingesting.moving import Moved, move
 from dray.ingesting.moving_rows import POSITION
 from dray.storage import DEFAULT, open_storage
@@ -104,7 +105,7 @@ def writer(directory: Path) -> Callable[[int, pa.Table], tuple[int, int, str]]:
     return write
 
 
-def silence(_kind: str, /, **_data: Any) -> None:
+def silence(_event: Event) -> None:
     pass
 
 
@@ -334,14 +335,12 @@ def test_progress_is_told_and_the_terminal_is_left_alone(tmp_path: Path, capfd: 
     from ray.data import DataContext
 
     before = {name: value for name, value in vars(DataContext.get_current()).items() if name != "_execution_idx"}
-    told: list[tuple[str, dict[str, Any]]] = []
+    told: list[Event] = []
     table = awkward(300)
     staged = stage(table, tmp_path)
-    result = moved(
-        staged, tmp_path, dedup=("text",), sort=("text",), emit=lambda kind, **data: told.append((kind, data))
-    )
-    assert [data["name"] for kind, data in told if kind == "phase"] == ["dedup", "sort"]
-    done = [data for kind, data in told if kind == "progress"]
+    result = moved(staged, tmp_path, dedup=("text",), sort=("text",), emit=told.append)
+    assert [event.name for event in told if isinstance(event, PhaseStarted)] == ["dedup", "sort"]
+    done = [event.data for event in told if isinstance(event, Progress)]
     assert {"done": 300, "total": 300, "unit": "rows"} in done
     assert done[-1] == {"done": result.rows_out, "total": result.rows_out, "unit": "rows"}
     assert capfd.readouterr() == ("", "")
@@ -377,8 +376,8 @@ def writer(seconds):
         return table.num_rows
     return write
 
-def emit(kind, **data):
-    print(kind, data, flush=True)
+def emit(event):
+    print(event.kind, event.data, flush=True)
 
 if __name__ == "__main__":
     how = dict(dedup=(), sort=("number",), files=2, cluster=None, storage=DEFAULT, emit=emit)

@@ -17,7 +17,7 @@ import pytest
 import datasets
 import dray
 from dray.errors import ConfigError, DataError
-from dray.telemetry.run_directory import open_run
+from dray.runs.directory import open_run
 
 COLUMNS = ["one", "gaps", "whole", "colour", "label"]
 ROWS = 1500

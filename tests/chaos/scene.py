@@ -24,7 +24,7 @@ MARK = "DRAY_CHAOS"
 """A variable that every process of a scene inherits, whoever its parent is by now."""
 ROUNDS = 12
 FLAGS = ["--label", "label", "--rounds", str(ROUNDS), "--eval-fraction", "0.2", "--param", "max_depth=4"]
-OFTEN = {"dray.workers.worker:CHECKPOINT_S": 0.0, "dray.workers.worker:CHECKPOINT_SHARE": 1.0}
+OFTEN = {"dray.learners.xgboost.worker:CHECKPOINT_S": 0.0, "dray.learners.xgboost.worker:CHECKPOINT_SHARE": 1.0}
 """A copy of the model after every round, so that a run of a second has some."""
 GONE_S = 10.0
 

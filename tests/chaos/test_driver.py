@@ -1,10 +1,11 @@
-"""The driver is killed, interrupted or terminated: nobody stays behind, and `dray resume` goes on to the same model."""
+"""The driver is killed, interrupted, terminated or stopped for a while: no process stays, and the model is the same."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -90,3 +91,20 @@ def test_interrupted_before_training(scene: Scene, undisturbed: str, moment: str
     scene.wait_for_nobody()
     assert list(scene.temporary.iterdir()) == []
     assert scene.resume("--workers", "0").finish()["model_digest"] == undisturbed
+
+
+def test_a_driver_that_was_stopped_for_longer_than_the_heartbeat_loses_no_worker(
+    scene: Scene, undisturbed: str
+) -> None:
+    # In the middle of a round, so that the workers have something to wait for.
+    run = scene.train("--heartbeat", "3", faults=[Fault("wait", "round", round=MIDDLE, times=2)])
+    scene.faults.wait(times=2)
+    os.kill(run.pid, signal.SIGSTOP)
+    time.sleep(7)  # the test is about this time
+    os.kill(run.pid, signal.SIGCONT)
+    scene.faults.release()
+    result = run.finish()
+    assert run.events("worker_lost") == []
+    assert result["failures"] == 0
+    assert result["model_digest"] == undisturbed
+    assert len(run.events("ring")) == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -108,6 +109,20 @@ def test_a_frozen_worker_is_replaced(stage: Recommending, models: dict[str, str]
     assert "not answered" in lost["cause"]
 
 
+@pytest.mark.parametrize("stage", ["explicit"], indirect=True)
+def test_what_a_worker_is_long_in_making_is_waited_for(stage: Recommending, models: dict[str, str]) -> None:
+    run = stage.begin("--heartbeat", "120")
+    run.wait_round(SOME)
+    os.kill(run.workers()[1], signal.SIGSTOP)
+    time.sleep(63)  # longer than Ray, or a worker, would wait by itself
+    os.kill(run.workers()[1], signal.SIGCONT)
+    result = run.finish()
+    assert result["model_digest"] == models[stage.kind]
+    assert result["failures"] == 0
+    assert [event["round"] for event in run.events("round")] == list(range(1, ROUNDS + 1))
+    assert not [event for event in run.events("warning") if "Begun again" in event["message"]]
+
+
 def test_both_workers_killed_at_once_are_replaced(stage: Recommending, models: dict[str, str]) -> None:
     run = stage.begin()
     run.wait_round(SOME)
@@ -142,3 +157,16 @@ def test_an_interrupted_driver_is_resumed_from_its_last_epoch(stage: Recommendin
     assert again.finish()["model_digest"] == models[stage.kind]
     assert SOME <= again.events("resumed")[-1]["round"] == done < ROUNDS
     assert not any(psutil.pid_exists(pid) for pid in run.workers().values())
+
+
+@pytest.mark.parametrize("stage", ["explicit"], indirect=True)
+def test_a_driver_is_interrupted_while_no_worker_answers(stage: Recommending) -> None:
+    """A wait of Ray's that nothing ends replaces what the signal's handler raises."""
+    run = stage.begin("--heartbeat", "60")
+    run.wait_round(SOME)
+    for pid in run.workers().values():
+        os.kill(pid, signal.SIGSTOP)
+    time.sleep(2)  # what had been answered before is taken in
+    os.kill(run.pid, signal.SIGTERM)
+    assert run.wait(30) == 143
+    assert run.events("run_failed")[-1]["status"] == "stopped"

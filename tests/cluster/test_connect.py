@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,9 +16,9 @@ import psutil
 import pytest
 import ray
 
-from dray.cluster.cluster import Cluster
-from dray.cluster.connect import connect
-from dray.cluster.placement import Places
+from dray.clusters.cluster import Cluster
+from dray.clusters.connect import connect
+from dray.clusters.placement import Placements
 from dray.errors import ClusterError
 
 TOKEN = "a-token-of-the-tests-0123456789"
@@ -67,9 +68,9 @@ def joined(head: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
         yield cluster
 
 
-def placed(cluster: Cluster, workers: int) -> tuple[Places, list[int]]:
-    """Places for so many workers, and those that were given."""
-    places = Places(cluster)
+def placed(cluster: Cluster, workers: int) -> tuple[Placements, list[int]]:
+    """Placements for so many workers, and those that were given."""
+    places = Placements(cluster)
     for worker in range(workers):
         places.ask(worker)
     return places, places.wait(workers)
@@ -130,7 +131,7 @@ def test_more_cpus_than_there_are_is_an_error_before_anything_starts() -> None:
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
 def test_a_driver_that_is_interrupted_or_killed_leaves_no_process(how: signal.Signals) -> None:
     script = (
-        "from dray.cluster.connect import connect\n"
+        "from dray.clusters.connect import connect\n"
         "import time\n"
         "with connect('local', workers=1) as cluster:\n"
         "    print(cluster.logs.parent.parent, flush=True)\n"
@@ -157,7 +158,7 @@ def test_a_running_cluster_is_joined_and_left_running(joined: Cluster) -> None:
     actors = [ray.remote(Probe).options(**places.options(index)).remote() for index in range(2)]
     # Its raylet has OMP_NUM_THREADS=1.
     assert [pools for _, pools in ray.get([actor.threads.remote(2) for actor in actors])] == [{2}, {2}]
-    others = Places(joined)
+    others = Placements(joined)
     others.ask(0)
     with pytest.raises(ClusterError, match="other jobs hold them"):
         others.wait(1, timeout_s=0.5)
@@ -208,7 +209,7 @@ def test_a_wrong_token_is_an_error_that_names_it(head: str, monkeypatch: pytest.
 def test_an_address_where_something_else_listens_fails_in_time(
     capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dray.cluster.joined.JOIN_TIMEOUT_S", 3.0)
+    monkeypatch.setattr("dray.clusters.joined.JOIN_TIMEOUT_S", 3.0)
     with socket.socket() as listener:
         listener.bind(("0.0.0.0", 0))
         listener.listen()
@@ -217,3 +218,26 @@ def test_an_address_where_something_else_listens_fails_in_time(
             connect(f"127.0.0.1:{listener.getsockname()[1]}", workers=1)
     assert time.monotonic() - start < 10
     assert capfd.readouterr() == ("", "")
+
+
+def test_a_child_that_another_thread_starts_while_ray_starts_is_left_alone() -> None:
+    me = psutil.Process()
+    before = set(me.children())
+    child: list[subprocess.Popen[bytes]] = []
+
+    def start_one_soon() -> None:
+        deadline = time.monotonic() + 30
+        while set(me.children()) <= before and time.monotonic() < deadline:
+            time.sleep(0.001)
+        child.append(subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]))
+
+    other = threading.Thread(target=start_one_soon)
+    other.start()
+    try:
+        with connect("local", workers=1):
+            assert child, "Ray was there before its first process"
+        assert set(me.children()) - before == {psutil.Process(child[0].pid)}
+    finally:
+        other.join()
+        child[0].kill()
+        child[0].wait()

@@ -13,9 +13,9 @@ import ray
 
 import dray
 import map_functions as functions
-from dray.cluster.cluster import Cluster
+from dray.batch import ray_tasks
+from dray.clusters.cluster import Cluster
 from dray.errors import ClusterError, ConfigError, ItemError
-from dray.mapping import ray_tasks
 from dray.mapping.map import Results
 
 pytestmark = pytest.mark.usefixtures("three_cpus")
@@ -128,7 +128,7 @@ def test_an_endless_iterator_is_read_as_it_is_used() -> None:
 def test_auto_goes_on_to_a_cluster_that_is_predicted_to_be_faster(
     three_cpus: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("dray.mapping.open_place.cluster_cpus", lambda _options: 100.0)
+    monkeypatch.setattr("dray.batch.open_executor.cluster_cpus", lambda _options: 100.0)
     found = list(dray.map(functions.nap_and_pid, [0.05] * 200, where="auto", workers=2))
     assert len(found) == 200
     assert found[-1] not in found[:5]

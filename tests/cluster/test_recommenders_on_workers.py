@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+import ray
 
 import dray
-from dray.cluster.connect import connect
-from dray.config.run_file import make_config
+from dray.clusters.connect import connect
+from dray.elastic.ray_group import _Shared
 from dray.errors import DataError
-from dray.telemetry.events import Event, Sample
+from dray.events.kinds import Event
+from dray.events.telemetry import Sample
+from dray.learners.configs import make_config
+from dray.learners.factorization.calls import FactorPlan
 from dray.training import train as training
 from dray.training.factorization.result import FactorResult
 from rating_files import EXPLICIT, IMPLICIT, ROWS, rated, write
@@ -110,3 +115,26 @@ def test_a_mistake_that_a_worker_finds_is_told_as_in_one_process(tmp_path: Path)
         errors.append(caught.value.args)
         assert not Path("run").exists()
     assert errors[0] == errors[1]
+
+
+HEARTBEAT_S, LATE_S = 5.0, 9.0
+
+
+@ray.remote(num_cpus=0)
+def late(value: Any) -> Any:
+    time.sleep(LATE_S)
+    return value
+
+
+def test_a_shared_value_that_arrives_late_costs_no_worker(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one that Ray looks for on a node that cannot be reached: it takes 10 s to try another."""
+    put = _Shared.ref
+
+    def ref(shared: _Shared, ends: int, node: str) -> Any:
+        return late.remote(shared.value) if isinstance(shared.value, FactorPlan) else put(shared, ends, node)
+
+    monkeypatch.setattr(_Shared, "ref", ref)
+    result = dray.train(data, workers=1, heartbeat_s=HEARTBEAT_S, **KINDS["explicit"])
+    assert isinstance(result, FactorResult)
+    assert result.failures == 0
+    assert result.seconds.load > LATE_S

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import random
 import signal
+import threading
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +19,16 @@ import pytest
 
 import datasets
 import dray
-from dray.config.run_file import RunConfig, make_config
+from dray.config.run_file import RunConfig
 from dray.errors import WorkerError
-from dray.telemetry.events import Event, Sample
-from dray.telemetry.run_directory import open_run
+from dray.events.kinds import Event
+from dray.events.telemetry import Sample
+from dray.learners.configs import make_config
+from dray.runs.directory import open_run
 from dray.training import dealt
 from dray.training import train as training
 from dray.training.result import TrainResult
+from living import asked
 
 LONG = 800
 """Rounds, enough for something to happen meanwhile."""
@@ -112,7 +117,7 @@ def test_it_is_the_same_however_the_rows_are_dealt(
     data: dict[str, str], task: str, dealing: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alone = run(data, task, 0, eval_fraction=0.2, rounds=5)
-    monkeypatch.setattr(dealt, "deal_evenly", dealing)
+    monkeypatch.setattr(dealt, "assign_evenly", dealing)
     assert what_matters(run(data, task, 2, eval_fraction=0.2, rounds=5)) == what_matters(alone)
 
 
@@ -230,6 +235,44 @@ def test_on_failure_stop_a_killed_worker_ends_the_run_soon_and_it_can_be_resumed
     result = dray.resume(str(tmp_path / "run"), workers=3)
     assert what_matters(result) == what_matters(run(data, "binary", 0, rounds=LONG, eval_fraction=0.2))
     assert result.workers == 3
+
+
+def test_nothing_listens_to_other_hosts_while_workers_train(data: dict[str, str]) -> None:
+    """In this process and all that it has started: Ray's nodes and workers too."""
+    ended = threading.Event()
+    with ThreadPoolExecutor(1) as pool:
+        seen = pool.submit(listeners_until, ended)
+        try:
+            result = run(data, "binary", 2, rounds=30)
+        finally:
+            ended.set()
+    assert result.workers == 2
+    names = {name for name, _, _ in seen.result()}
+    assert {"raylet", "gcs_server"} <= names
+    assert any(name.startswith("ray::") for name in names), names
+    loopback = ("127.", "::1", "::ffff:127.")
+    assert [listener for listener in sorted(seen.result()) if not listener[1].startswith(loopback)] == []
+
+
+def listeners_until(ended: threading.Event) -> set[tuple[str, str, int]]:
+    """Return the name, address and port of all that listened at two looks in a row.
+
+    XGBoost listens at all addresses for about a millisecond whenever a ring is formed (docs/security.md).
+    """
+    lasting: set[tuple[str, str, int]] = set()
+    before: set[tuple[str, str, int]] = set()
+    while not ended.wait(0.1):
+        processes = [psutil.Process(), *psutil.Process().children(recursive=True)]
+        answers = asked(processes, lambda process: (process.name(), process.net_connections("tcp")))
+        now = {
+            (name, connection.laddr.ip, connection.laddr.port)
+            for _, (name, connections) in answers
+            for connection in connections
+            if connection.status == psutil.CONN_LISTEN
+        }
+        lasting |= now & before
+        before = now
+    return lasting
 
 
 def test_a_mistake_found_by_a_worker_is_told_as_in_one_process(data: dict[str, str], tmp_path: Path) -> None:

@@ -21,16 +21,19 @@ from typing import Any
 import psutil
 import pytest
 
-from dray.config.run_file import make_config
 from dray.data.synthetic import make
 from dray.errors import ClusterError, DataError, DrayError
+from dray.events.kinds import Event
+from dray.events.telemetry import Sample
+from dray.jobs.anywhere import resume
 from dray.jobs.attend import stop
 from dray.jobs.client import Jobs
+from dray.jobs.commands.training import Train
 from dray.jobs.endpoint import look
 from dray.jobs.follow import Follower
-from dray.jobs.remote import resume_at, train_at
+from dray.jobs.remote import run_at
+from dray.learners.configs import make_config
 from dray.storage import DEFAULT
-from dray.telemetry.events import Event, Sample
 from dray.training.train import train as train_here
 from dray_process import DRAY
 from job_head import JobHead, job_head
@@ -143,7 +146,7 @@ def test_a_run_at_an_endpoint_comes_to_the_model_of_a_run_here(
     values = {"data": [os.path.relpath(data)], "label": "label", "rounds": 8, "eval_fraction": 0.2}
     here = train_here(make_config(values | {"workers": 0, "out": "here"}))
     kept = Kept()
-    there = train_at(look(head.url, head.token), make_config(values | {"workers": 2}), [kept])
+    there = run_at(look(head.url, head.token), Train(make_config(values | {"workers": 2})), [kept])
     assert there.model_digest == here.model_digest
     assert there.metrics == here.metrics
     assert there.workers == 2
@@ -162,7 +165,7 @@ def test_a_mistake_in_a_run_is_the_same_mistake_there_with_its_exit_code(
     with pytest.raises(DataError) as here:
         train_here(config)
     with pytest.raises(DataError) as there:
-        train_at(look(head.url, head.token), config)
+        run_at(look(head.url, head.token), Train(config))
     assert (there.value.what, there.value.fix) == (here.value.what, here.value.fix)
     done = dray(head, "submit", run_file(tmp_path, data, label="labl"), "--json", "--retries", "2", cwd=tmp_path)
     assert done.returncode == 2
@@ -203,9 +206,27 @@ def test_a_script_that_ends_with_2_is_not_tried_again(head: JobHead, jobs: Jobs,
     assert len(ids(jobs) - before) == 1
 
 
-def test_an_interrupted_client_stops_the_run_which_can_be_resumed(
+def test_a_run_that_is_killed_is_gone_on_with_by_the_next_try(
     head: JobHead, jobs: Jobs, data: Path, tmp_path: Path
 ) -> None:
+    client = start(head, "submit", run_file(tmp_path, data, rounds=100_000), "--retries", "1", cwd=tmp_path)
+    events = tmp_path / "run" / "events.jsonl"
+    wait_for(lambda: events.exists() and '"kind": "round"' in events.read_text())
+    wait_for(lambda: (tmp_path / "run" / "checkpoints").exists())
+    first = json.loads((tmp_path / "run" / "run.json").read_text())
+    os.kill(first["process"]["pid"], signal.SIGKILL)
+    wait_for(lambda: '"kind": "resumed"' in events.read_text())
+    client.send_signal(signal.SIGINT)
+    assert client.wait(60) == 130
+    second = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert (second["run"], second["resumed"]) == (first["run"], 1)
+    assert second["job"] in (tmp_path / "err").read_text()
+
+
+def test_an_interrupted_client_stops_the_run_which_can_be_resumed_where_it_was(
+    head: JobHead, jobs: Jobs, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RAY_AUTH_TOKEN", head.token)
     client = start(head, "submit", run_file(tmp_path, data, rounds=100_000), cwd=tmp_path)
     events = tmp_path / "run" / "events.jsonl"
     wait_for(lambda: events.exists() and '"kind": "round"' in events.read_text())
@@ -218,13 +239,13 @@ def test_an_interrupted_client_stops_the_run_which_can_be_resumed(
     [info] = [info for info in jobs.list() if info.id in said]
     assert info.status == "STOPPED"
     document = json.loads((tmp_path / "run" / "run.json").read_text())
-    assert document["status"] == "stopped"
+    assert (document["status"], document["config"]["cluster"]) == ("stopped", head.url)
     assert (tmp_path / "run" / "checkpoints").exists()
     kept = Kept()
 
     def go_on() -> None:
         with suppress(DrayError):  # it is stopped too
-            resume_at(jobs.endpoint, str(tmp_path / "run"), DEFAULT, {}, [kept])
+            resume(str(tmp_path / "run"), DEFAULT, {}, [kept])
 
     gone_on = threading.Thread(target=go_on)
     gone_on.start()
@@ -334,7 +355,7 @@ def test_an_upload_over_the_limit_is_refused_before_anything_is_sent(head: JobHe
     assert ids(jobs) == before
     done = dray(head, "submit", main, "--exclude", "large*.bin", cwd=tmp_path)
     assert (done.returncode, done.stdout) == (0, "ran\n")
-    assert "without large.bin, larger.bin" in done.stderr
+    assert "Left out, by --exclude: 2: large.bin, larger.bin" in done.stderr
 
 
 def test_a_cluster_without_dray_says_so(head: JobHead, data: Path, tmp_path: Path) -> None:
@@ -404,7 +425,7 @@ def test_data_and_output_on_s3_need_no_secret_to_travel(
         "out": s3_server.url("run"),
         "storage": {"endpoint": s3_server.endpoint},
     }
-    result = train_at(look(head.url, head.token), make_config(values))
+    result = run_at(look(head.url, head.token), Train(make_config(values)))
     assert (s3_server.directory / "run" / "model.ubj").read_bytes() == result.content
     here = train_here(make_config(values | {"data": [str(data)], "out": str(tmp_path / "here"), "storage": {}}))
     assert result.model_digest == here.model_digest
@@ -517,4 +538,4 @@ def test_where_no_endpoint_is_the_commands_say_so(head: JobHead, tmp_path: Path)
     assert done.returncode == 2
     assert "Nothing answers" in done.stderr
     with pytest.raises(ClusterError, match="Nothing answers"):
-        train_at(look(f"http://127.0.0.1:{port}", "x"), make_config({"data": ["x"], "label": "y"}))
+        run_at(look(f"http://127.0.0.1:{port}", "x"), Train(make_config({"data": ["x"], "label": "y"})))

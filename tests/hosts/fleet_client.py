@@ -11,7 +11,7 @@ from typing import Any
 
 from dray.clusters import known
 from dray.clusters.fleet.file import make_fleet, make_host
-from dray.clusters.fleet.provider import Fleet, cleanup, remove
+from dray.clusters.fleet.provider import Fleet
 from dray.clusters.fleet.up import add, up
 from dray.clusters.provider import Status
 from dray.errors import DrayError
@@ -43,7 +43,7 @@ def do(request: dict[str, Any], tell: Any) -> Any:
         case "add":
             return add(known.read(name), make_host(request["host"]), tell, wait_s=60)
         case "remove":
-            return remove(known.read(name), request["host"], tell, drain_s=request.get("drain_s", 10))
+            return Fleet().remove(known.read(name), request["host"], tell, drain_s=request.get("drain_s", 10))
         case "status":
             return Fleet().status(known.read(name))
         case "logs":
@@ -51,7 +51,7 @@ def do(request: dict[str, Any], tell: Any) -> Any:
                 Fleet().logs(known.read(name), request["node"], errors=request["errors"], lines=request["lines"])
             )
         case "cleanup":
-            return cleanup(known.read(name), request["limit_bytes"])
+            return Fleet().cleanup(known.read(name), request["limit_bytes"])
         case "down":
             return Fleet().down(known.read(name), tell)
         case "names":

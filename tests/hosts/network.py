@@ -179,6 +179,29 @@ class Host:
         """Put the cable back."""
         _ip("-n", self._switch, "link", "set", self._port, "up")
 
+    def cut_from(self, other: Host) -> None:
+        """Have no packet get through between this host and another, and neither be told; both reach all others."""
+        nobody = ("lladdr", "02:00:00:00:00:ff", "dev", "eth0", "nud", "permanent")
+        for here, there in ((self, other), (other, self)):
+            _ip("-n", here.namespace, "neighbour", "replace", there.address, *nobody)
+
+    def reach_again(self, other: Host) -> None:
+        """Undo `cut_from`."""
+        for here, there in ((self, other), (other, self)):
+            _ip("-n", here.namespace, "neighbour", "del", there.address, "dev", "eth0")
+
+    def cannot_call(self, other: Host) -> None:
+        """Have no call from this host reach the other's servers; calls the other way, and answers, get through."""
+        listed = other.run(["ss", "-Hltn"]).stdout.splitlines()
+        for port in {line.split()[3].rpartition(":")[2] for line in listed}:
+            rule = ("to", other.address, "ipproto", "tcp", "dport", port, "blackhole")
+            _ip("-n", self.namespace, "rule", "add", "pref", "1", *rule)
+
+    def can_call(self, other: Host) -> None:
+        """Undo `cannot_call`."""
+        while f"to {other.address}" in self.run(["ip", "rule"]).stdout:
+            _ip("-n", self.namespace, "rule", "del", "pref", "1")
+
     def power_off(self) -> None:
         """End everything here at once, without a word to the others: no connection is closed."""
         self.cut()

@@ -26,6 +26,8 @@ ROUNDS = 100
 SLOW_S = 0.3
 FLAGS = ["--label", "label", "--rounds", str(ROUNDS), "--eval-fraction", "0.2", "--param", "max_depth=4"]
 NOTICED_S = 10.0
+STANDSTILL_S = 60.0
+"""No training stands still for longer, whatever is cut."""
 FREED_S = 3.0
 """Time for those who survive to get out of a broken ring: tenths of a second, if the cores are not busy otherwise."""
 
@@ -230,6 +232,28 @@ def test_two_nodes_at_once_and_the_first_member_among_them(stage: Stage) -> None
     assert {event["worker"] for event in run.events("worker_lost")} == {0, 1}
     assert reloaded(run) == {2: 2 * ROWS // 3}
     assert run.events("ring")[-1]["workers"] == 1
+
+
+def test_two_nodes_that_cannot_reach_each_other_are_named_and_training_goes_on_without_one(stage: Stage) -> None:
+    """Both reach the driver, so that nobody counts as lost: without a deadline they would wait for each other."""
+    stage.set(nodes=3)
+    with stage.train("1-3") as run:
+        run.wait_round(4)
+        one, other = stage.node_of(run, 0), stage.node_of(run, 2)
+        parted_at = time.time()
+        one.cut_from(other)
+        try:
+            warning = run.wait_event("warning", lambda event: "No connection" in event["message"])
+            lost = run.wait_event("worker_lost")
+            ring = run.wait_event("ring", after=lost["time"])
+            stage.finish(run, lost=1)
+        finally:
+            one.reach_again(other)
+    note("parted", told=warning["time"] - parted_at, gone_on=ring["time"] - parted_at)
+    assert f"worker 0 on {one.name}" in warning["message"]
+    assert f"worker 2 on {other.name}" in warning["message"]
+    assert (lost["worker"], ring["workers"]) == (2, 2)
+    assert ring["time"] - parted_at < STANDSTILL_S
 
 
 def test_a_cut_is_noticed_the_others_go_on_and_who_was_cut_off_does_no_harm(stage: Stage) -> None:

@@ -87,6 +87,17 @@ def test_an_unknown_host_key_is_never_accepted(machines: Machines, free: SshHost
     assert "new" not in machines.call("names").result
 
 
+def test_a_host_key_is_checked_though_the_ssh_configuration_says_otherwise(machines: Machines, free: SshHost) -> None:
+    config = machines.home / ".ssh" / "config"
+    config.write_text("Host e\n  UserKnownHostsFile none\n  StrictHostKeyChecking no\n")
+    try:
+        outcome = machines.call("up", fleet=machines.fleet(["e"], name="new"))
+    finally:
+        config.unlink()
+    assert "e: host key (the SSH configuration here has its check switched off" in outcome.error["what"]
+    assert "known_hosts:" in outcome.error["fix"]
+
+
 def test_a_wrong_key_is_refused(machines: Machines, free: SshHost, tmp_path: Path) -> None:
     key = tmp_path / "other"
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
@@ -116,12 +127,18 @@ def test_a_port_in_use(machines: Machines, free: SshHost) -> None:
     assert "e: port in use (6379)" in outcome.error["what"]
 
 
-def test_another_version_of_ray_on_one_machine(machines: Machines, free: SshHost, tmp_path: Path) -> None:
-    venv = tmp_path / "venv"
+def make_venv(venv: Path, lines: str = "") -> Path:
+    """Make an environment with all that is in this one; return where packages are. `lines` go into its .pth file."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(venv)], check=True)
     [packages] = venv.glob("lib/python*/site-packages")
-    (packages / "all.pth").write_text(next(path for path in sys.path if path.endswith("site-packages")))
-    old = packages / "ray-2.50.0.dist-info"
+    here = next(path for path in sys.path if path.endswith("site-packages"))
+    (packages / "all.pth").write_text(f"import site; site.addsitedir({here!r})\n{lines}\n")
+    return packages
+
+
+def test_another_version_of_ray_on_one_machine(machines: Machines, free: SshHost, tmp_path: Path) -> None:
+    venv = tmp_path / "venv"
+    old = make_venv(venv) / "ray-2.50.0.dist-info"
     old.mkdir()
     (old / "METADATA").write_text("Metadata-Version: 2.1\nName: ray\nVersion: 2.50.0\n")
     hosts = [machines.machine("d"), machines.machine("e", venv=str(venv))]
@@ -134,6 +151,19 @@ def test_another_version_of_ray_on_one_machine(machines: Machines, free: SshHost
 def test_no_environment_where_one_was_named(machines: Machines, free: SshHost) -> None:
     outcome = machines.call("up", fleet=machines.fleet([machines.machine("e", venv="/nowhere")], name="new"))
     assert "e: not installed (no Python in /nowhere)" in outcome.error["what"]
+
+
+def test_a_directory_with_files_of_others_is_refused_before_anything_starts(machines: Machines, free: SshHost) -> None:
+    data = free.directory / "data"
+    data.mkdir()
+    (data / "rows.parquet").write_text("x")
+    for directory, words in {data: "holds files that dray did not write: rows.parquet", "~": "is a home dir"}.items():
+        host = machines.machine("e", directory=str(directory))
+        outcome = machines.call("up", fleet=machines.fleet([host], name="new"))
+        assert "e: not usable (" in outcome.error["what"]
+        assert words in outcome.error["what"]
+        assert "set directory:" in outcome.error["fix"].lower()
+    assert [path.name for path in data.iterdir()] == ["rows.parquet"]
 
 
 def test_an_environment_that_cannot_be_made_is_not_left_behind(machines: Machines, free: SshHost) -> None:
@@ -159,6 +189,21 @@ def test_a_machine_that_does_not_answer_keeps_everything_from_starting(machines:
     assert "d:" not in outcome.error["what"]
     assert machines.machines["d"].names == []
     assert not (machines.machines["d"].directory / "d").exists()
+
+
+def test_a_firewall_between_two_machines_is_found_on_the_ports_of_rings(machines: Machines, free: SshHost) -> None:
+    """Neither of the two is the head, which both reach; answers to one of them are dropped."""
+    hosts = {name: machines.machines[name] for name in "ade"}
+    address = hosts["e"].address
+    rule = ["to", hosts["d"].address, "ipproto", "tcp", "sport", "20000-20099", "blackhole"]
+    subprocess.run(["ip", "-n", free.namespace, "rule", "add", *rule], check=True)
+    try:
+        outcome = machines.call("up", fleet=machines.fleet(["a", "d", "e"], name="new"))
+    finally:
+        subprocess.run(["ip", "-n", free.namespace, "rule", "del", *rule], check=True)
+    assert f"d: port blocked (e at {address}, ports 20000, 20049, 20099: timed out). Nothing" in outcome.error["what"]
+    assert "20000-20099 (ports.ring)" in outcome.error["fix"]
+    assert [host.names for host in hosts.values()] == [[], [], []]
 
 
 # One cluster.
@@ -190,9 +235,13 @@ def test_the_token_is_nowhere_but_in_files_of_their_owner(machines: Machines, la
     assert token not in json.dumps(lab.result) + json.dumps(lab.told)
 
 
-def test_no_process_has_its_threads_held_to_one(machines: Machines, lab: Outcome) -> None:
+def test_no_process_has_its_threads_held_to_one_and_all_know_the_ports_of_rings(
+    machines: Machines, lab: Outcome
+) -> None:
     [head] = named(machines.machines["a"].processes(), "gcs_server")
     assert "OMP_NUM_THREADS" not in head.environ()
+    raylets = [named(machines.machines[name].processes(), "raylet") for name in HOSTS]
+    assert {raylet.environ()["DRAY_RING_PORTS"] for found in raylets for raylet in found} == {"20000-20099"}
 
 
 def test_whoever_has_no_token_gets_nothing(machines: Machines, lab: Outcome) -> None:
@@ -201,7 +250,7 @@ def test_whoever_has_no_token_gets_nothing(machines: Machines, lab: Outcome) -> 
     for path in ("/api/version", "/api/jobs/", "/nodes?view=summary", "/api/v0/nodes"):
         status, text = machines.call("http", path=path, token=False).result
         assert status == 401, path
-    script = "from dray.cluster.probe import probe; import json; print(json.dumps(probe('10.77.0.2:6379')))"
+    script = "from dray.clusters.probe import probe; import json; print(json.dumps(probe('10.77.0.2:6379')))"
     bare = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
     head = machines.machines["a"]
     probed = head.run([sys.executable, "-c", script], env={**bare, "HOME": str(machines.home)})
@@ -300,12 +349,12 @@ def test_the_name_is_taken(machines: Machines, lab: Outcome, fleet: dict[str, An
 
 def test_a_machine_that_does_not_reach_the_head_is_not_added(machines: Machines, lab: Outcome) -> None:
     host = machines.machines["d"]
-    block = ["ip", "-n", host.namespace, "route", "add", "blackhole", "10.77.0.2/32"]
-    subprocess.run(block, check=True)
+    rule = ["to", "10.77.0.2", "ipproto", "tcp", "dport", "6379", "blackhole"]
+    subprocess.run(["ip", "-n", host.namespace, "rule", "add", *rule], check=True)
     try:
         outcome = machines.call("add", host=machines.machine("d", workers=1))
     finally:
-        subprocess.run([*block[:4], "del", *block[5:]], check=True)
+        subprocess.run(["ip", "-n", host.namespace, "rule", "del", *rule], check=True)
     assert "d: port blocked (10.77.0.2:6379 of the head" in outcome.error["what"]
     assert host.names == []
     assert not (host.directory / "d").exists()
@@ -321,10 +370,38 @@ def test_a_machine_is_added_and_removed(machines: Machines, lab: Outcome) -> Non
     assert not removed.error
     assert ("d", "working", "drains") in removed.told
     assert machines.machines["d"].names == []
-    assert not (machines.machines["d"].directory / "d").exists()
+    assert not (machines.machines["d"].directory / "d").exists(), removed.told
     assert alive(machines.call("status")) == dict.fromkeys(ALL, True)
     assert {name: ray_processes(machines.machines[name]) for name in HOSTS} == before
     assert "is the head" in machines.call("remove", host="a").error["what"]
+
+
+def test_where_parts_of_ray_that_are_not_public_are_gone_the_public_way_does_the_same(
+    machines: Machines, lab: Outcome, tmp_path: Path
+) -> None:
+    """A node is started by the command `ray`, and Ray is asked by a driver."""
+    line = "import sys; sys.modules.update({'ray.scripts.scripts': None} if sys.orig_argv[1] == '-c' else {})"
+    make_venv(tmp_path / "venv", line)
+    command = (Path(sys.executable).parent / "ray").read_text().split("\n", 1)[1]
+    ray = tmp_path / "venv" / "bin" / "ray"
+    ray.write_text(f"#!{tmp_path}/venv/bin/python\n{command}")
+    ray.chmod(0o755)
+    added = machines.call("add", host=machines.machine("d", workers=1, venv=str(tmp_path / "venv")))
+    assert alive(added) == dict.fromkeys({*ALL, "d/1"}, True)
+    script = (
+        "import json; from dray.clusters.fleet.host.launcher import public_view, view; address = '10.77.0.2:6379';"
+        "print(json.dumps([view({'address': address}), public_view(address)]))"
+    )
+    head = machines.machines["a"]
+    token = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN_PATH": str(head.directory / "d" / "token")}
+    bare = {name: value for name, value in os.environ.items() if not name.startswith("RAY_")}
+    told = json.loads(head.run([sys.executable, "-c", script], env={**bare, **token}).stdout.splitlines()[-1])
+    compared = [
+        {(node["id"], node["name"], node["alive"], node["address"], node["port"]) for node in view["nodes"]}
+        for view in told
+    ]
+    assert compared[0] == compared[1]
+    assert not machines.call("remove", host="d").error
 
 
 def test_a_machine_that_is_cut_off_is_named_and_the_others_left(
@@ -366,9 +443,13 @@ def test_down_leaves_no_process_and_no_token(machines: Machines, lab: Outcome) -
     finally:
         machines.machines["b"].restore()
     assert machines.call("names").result == ["lab"]
-    assert not machines.call("down").error
-    for name in ("a", "b"):
-        assert machines.machines[name].names == []
-        assert not (machines.machines[name].directory / "d").exists()
+    mine = machines.machines["b"].directory / "d" / "ray" / "1" / "mine.csv"
+    mine.write_text("x")
+    down = machines.call("down")
+    assert not down.error
+    assert any(host == "b" and "may not remove (ray/1/mine.csv)" in words for host, _, words in down.told)
+    assert machines.machines["a"].names == machines.machines["b"].names == []
+    assert not (machines.machines["a"].directory / "d").exists()
+    assert [path for path in (machines.machines["b"].directory / "d").rglob("*") if path.is_file()] == [mine]
     assert machines.call("names").result == []
     assert not list((machines.home / "dray").rglob("token"))

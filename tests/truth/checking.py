@@ -19,7 +19,7 @@ import xgboost
 
 import dray
 from dray.data.split import Split
-from dray.learners.xgboost_model import Output
+from dray.learners.xgboost.model import Output
 from dray.training.result import TrainResult
 from truth import plain
 from truth.cases import Case

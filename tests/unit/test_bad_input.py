@@ -187,7 +187,7 @@ def test_zero_rows(refused: Refused) -> None:
 
 def test_fewer_row_groups_than_workers(refused: Refused) -> None:
     write(small(), files=1, row_group_rows=300)
-    refused([*TRAIN, "--workers", "2"], "1 row group cannot feed 2 workers", "--workers 1")
+    refused([*TRAIN, "--workers", "2"], "1 row group is too few for 2 workers", "--workers 1")
 
 
 def test_an_infinite_feature(refused: Refused) -> None:
@@ -257,7 +257,7 @@ def test_relevance_that_does_not_fit(refused: Refused, objective: str, relevance
 def test_a_class_that_only_the_evaluation_set_has(refused: Refused) -> None:
     write(small(label=[index % 3 for index in range(300)]))
     datasets.write(Path("eval"), small(label=[index % 5 for index in range(300)]))
-    refused([*TRAIN, "--objective", "multiclass", "--eval", "eval"], "has the class 4", "training has 0 to 2")
+    refused([*TRAIN, "--objective", "multiclass", "--eval", "eval"], "has the class 4", "the training rows have 0 to 2")
     datasets.write(Path("other"), small(label=[7] * 300))
     write(small())
     refused([*TRAIN, "--eval", "other"], "runs from 7 to 7")
@@ -267,8 +267,8 @@ def test_a_class_that_only_the_evaluation_set_has(refused: Refused) -> None:
     ("metric", "words"),
     [
         ("aucc", 'Did you mean "auc"?'),
-        ("mlogloss", "says nothing about binary:logistic"),
-        ("ndcg@5", "says nothing about binary:logistic"),
+        ("mlogloss", "does not fit binary:logistic"),
+        ("ndcg@5", "does not fit binary:logistic"),
         ("tweedie-nloglik@3", "variance power between 1 and 2"),
     ],
 )
@@ -359,7 +359,11 @@ def test_a_disk_that_is_full_from_the_start(refused: Refused, tiny_disk: Path) -
     refused([*TRAIN, "--out", str(tiny_disk / "run")], "No space left", "Free some space")
 
 
-def test_a_disk_that_fills_up_while_the_model_is_saved(refused: Refused, tiny_disk: Path) -> None:
+def test_a_disk_that_fills_up_while_the_model_is_saved(
+    refused: Refused, tiny_disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A checkpoint of the first rounds would fit: a run that has one is kept, to be resumed.
+    monkeypatch.setattr("dray.learners.xgboost.worker.CHECKPOINT_S", 1e9)
     write(small())
     refused([*TRAIN, "--rounds", "60", "--out", str(tiny_disk / "run")], "No space left", "Free some space")
 
@@ -436,7 +440,7 @@ def test_a_run_file_that_is_not_there_or_no_text(refused: Refused) -> None:
 def test_a_run_file_beside_data(refused: Refused) -> None:
     write(small())
     Path("run.yaml").write_text("label: label\n")
-    refused(["train", "data", "run.yaml"], "run.yaml is a run file and stands beside data")
+    refused(["train", "data", "run.yaml"], "there is other data beside it")
 
 
 def test_a_misspelt_parameter(refused: Refused) -> None:
@@ -523,10 +527,10 @@ RECOMMEND = ("train", "data", "--model", "factorization", "--user", "u", "--item
         (["train", "data", "--model", "factorization", "--user", "u"], ['"item" is missing', "--item COLUMN"]),
         (
             ["train", "data", "--user", "u", "--item", "i"],
-            ["user (--user) is for recommenders", "--model factorization"],
+            ["user (--user) is a key of model factorization", "--model factorization"],
         ),
-        ([*RECOMMEND, "--label", "y"], ["label (--label) is for model xgboost", "Leave label out"]),
-        ([*RECOMMEND, "--objective", "binary"], ["objective (--objective) is for model xgboost"]),
+        ([*RECOMMEND, "--label", "y"], ["label (--label) is a key of model xgboost", "leave label out"]),
+        ([*RECOMMEND, "--objective", "binary"], ["objective (--objective) is a key of model xgboost"]),
         ([*RECOMMEND, "--rating", "r", "--event", "e"], ["rating (--rating) and event (--event) exclude each other"]),
         ([*RECOMMEND, "--rating", "i"], ["different columns"]),
         ([*RECOMMEND, "--half-life-days", "3"], ["half_life_days (--half-life-days) needs time"]),

@@ -72,6 +72,21 @@ def test_directories_below_the_data_are_kept(root: Path, tmp_path: Path) -> None
     assert len(layout(tmp_path / "out")) == 6
 
 
+def test_files_without_rows_get_a_file_without_rows(root: Path, tmp_path: Path) -> None:
+    shutil.copytree(root / "binary/data", tmp_path / "data")
+    whole = pq.read_table(tmp_path / "data/part-0.parquet")
+    for name in ("empty.parquet", "empty-2.parquet"):
+        pq.write_table(whole.slice(0, 0), tmp_path / "data" / name)
+    result = dray.predict(str(root / "binary/run"), "data", "out", workers=0, keep=["id"])
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(
+        path.name for path in (tmp_path / "data").iterdir()
+    )
+    assert (result.rows, result.files) == (1200, 5)
+    for name in ("empty.parquet", "empty-2.parquet"):
+        empty, full = (pq.read_table(tmp_path / "out" / file) for file in (name, "part-0.parquet"))
+        assert (empty.num_rows, empty.schema) == (0, full.schema)
+
+
 def test_one_file_goes_to_one_file(root: Path, tmp_path: Path) -> None:
     source = root / "binary/data/part-1.parquet"
     dray.predict(str(root / "binary/run"), str(source), "deep/predictions.parquet", workers=0)

@@ -33,6 +33,14 @@ def test_the_public_names_are_complete() -> None:
         assert getattr(dray, name) is getattr(sys.modules[str(module)], name)
 
 
+def test_all_errors_of_the_tree_and_all_results_are_public() -> None:
+    from dray import errors
+
+    tree = {name for name, found in vars(errors).items() if isinstance(found, type) and issubclass(found, Exception)}
+    assert tree <= set(dray.__all__)
+    assert {"TrainResult", "FactorResult"} <= set(dray.__all__)
+
+
 def test_public_functions_and_classes_have_docstrings() -> None:
     for name in set(dray.__all__) - {"__version__"}:
         assert inspect.getdoc(getattr(dray, name)), name

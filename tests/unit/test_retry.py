@@ -11,7 +11,7 @@ import pytest
 
 from dray import retry
 from dray.errors import StorageError
-from dray.retry import Patience, wait_before_try_s, will_pass
+from dray.retry import Retrier, is_transient, wait_before_try_s
 from dray.storage import DEFAULT, expand, open_storage, translate_errors, write_atomically
 from faulty_s3 import Fault, FaultyS3, serve_faulty
 from s3_server import S3Server
@@ -39,10 +39,10 @@ STAYING = [
 
 @pytest.mark.parametrize("error", PASSING, ids=str)
 def test_overload_and_the_network_pass(error: OSError) -> None:
-    assert will_pass(error)
+    assert is_transient(error)
     with pytest.raises(StorageError) as raised, translate_errors("s3://bucket/key"):
         raise error
-    assert will_pass(raised.value)
+    assert is_transient(raised.value)
 
 
 def test_a_port_that_is_closed_when_a_worker_first_connects_passes(
@@ -51,13 +51,13 @@ def test_a_port_that_is_closed_when_a_worker_first_connects_passes(
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
     with pytest.raises(StorageError, match="cannot be reached") as raised:
         open_storage(s3_server.url())
-    assert will_pass(raised.value)
-    assert will_pass(TimeoutError("timed out"))
+    assert is_transient(raised.value)
+    assert is_transient(TimeoutError("timed out"))
 
 
 @pytest.mark.parametrize("error", STAYING, ids=str)
 def test_everything_else_stays(error: Exception) -> None:
-    assert not will_pass(error)
+    assert not is_transient(error)
 
 
 def test_waits_double_up_to_a_limit() -> None:
@@ -92,47 +92,47 @@ def busy() -> StorageError:
     return error
 
 
-def fail_for_ever(patience: Patience) -> StorageError:
+def fail_for_ever(retrier: Retrier) -> StorageError:
     with pytest.raises(StorageError) as raised:
         while True:
-            patience.wait_after(busy())
+            retrier.wait_after(busy())
     return raised.value
 
 
-def test_patience_ends_at_the_limit_with_the_last_error(clock: Clock) -> None:
-    error = fail_for_ever(Patience("store"))
+def test_retries_end_at_the_limit_with_the_last_error(clock: Clock) -> None:
+    error = fail_for_ever(Retrier("store"))
     assert clock.now == pytest.approx(retry.LIMIT_S)
     assert error.what.startswith("The store is busy. Tried ")
     assert error.what.endswith("times in 90 s.")
     assert error.fix == "Wait."
 
 
-def test_a_success_restores_patience(clock: Clock) -> None:
-    patience = Patience("store")
+def test_after_a_success_the_limit_starts_again(clock: Clock) -> None:
+    retrier = Retrier("store")
     for _ in range(100):
-        patience.wait_after(busy())
-        patience.wait_after(busy())
-        patience.succeeded()
+        retrier.wait_after(busy())
+        retrier.wait_after(busy())
+        retrier.succeeded()
     began = clock.now
-    fail_for_ever(patience)
+    fail_for_ever(retrier)
     assert clock.now - began == pytest.approx(retry.LIMIT_S)
 
 
 def test_a_store_given_up_is_not_waited_for_again_until_it_answers(clock: Clock) -> None:
-    fail_for_ever(Patience("store"))
+    fail_for_ever(Retrier("store"))
     began = clock.now
-    fail_for_ever(Patience("store"))
+    fail_for_ever(Retrier("store"))
     assert clock.now == began
-    fail_for_ever(Patience("another"))
+    fail_for_ever(Retrier("another"))
     assert clock.now > began
-    Patience("store").succeeded()
-    Patience("store").wait_after(busy())
+    Retrier("store").succeeded()
+    Retrier("store").wait_after(busy())
 
 
 def test_what_stays_is_raised_as_it_is(clock: Clock) -> None:
     error = StorageError("No permission.")
     with pytest.raises(StorageError) as raised:
-        Patience("store").wait_after(error)
+        Retrier("store").wait_after(error)
     assert raised.value is error
     assert clock.now == 0
 
@@ -183,7 +183,7 @@ def test_a_write_into_an_outage_that_stays_ends_in_an_error(faulty: FaultyS3, mo
     retry._given_up.clear()
 
 
-def test_finding_the_data_has_no_patience(faulty: FaultyS3) -> None:
+def test_finding_the_data_is_not_retried(faulty: FaultyS3) -> None:
     faulty.fail("slow_down")
     with pytest.raises(StorageError):
         expand([faulty.server.url("data")])

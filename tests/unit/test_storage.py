@@ -194,14 +194,23 @@ class TestS3Errors:
         assert endpoint in error.what
         assert "reached" in error.what
 
-    def test_credentials_in_the_location_or_endpoint_are_refused_and_not_repeated(
+    def test_credentials_in_the_location_are_refused_and_not_repeated(
         self, use: Callable[..., object], s3_server: S3Server
     ) -> None:
-        for location, options in (
-            ("s3://key:hunter2@bucket/data", DEFAULT),
-            ("s3://bucket/data", StorageOptions(endpoint="http://key:hunter2@127.0.0.1:9000")),
-        ):
-            assert "hunter2" not in str(self.raised(use, location, options))
+        for location in ("s3://key:hunter2@bucket/data", "s3://key:hunt/er2@bucket/data"):
+            assert "er2" not in str(self.raised(use, location, DEFAULT))
+
+    @pytest.mark.parametrize(
+        "endpoint", ["http://key:hunter2@127.0.0.1:9000", "http://key:hun/ter2@127.0.0.1", "http://:hunter2@127.0.0.1"]
+    )
+    def test_credentials_in_an_endpoint_are_refused_wherever_it_comes_from_and_not_repeated(
+        self, use: Callable[..., object], endpoint: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        with pytest.raises(StorageError, match="holds credentials") as caught:
+            StorageOptions(endpoint=endpoint)
+        assert "ter2" not in str(caught.value)
+        monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+        assert "ter2" not in str(self.raised(use, "s3://bucket/data", DEFAULT))
 
 
 class TestS3Settings:
@@ -320,3 +329,11 @@ class TestLocalErrors:
 def test_the_home_directory_is_expanded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", "/home/someone")
     assert absolute("~/data") == "/home/someone/data"
+
+
+def test_a_location_of_another_kind_is_told_without_its_user() -> None:
+    with pytest.raises(
+        StorageError, match=r"Locations of https:// are not supported: https://\*\*\*@host/a\.csv\."
+    ) as told:
+        absolute("https://bob@host/a.csv")
+    assert "bob" not in str(told.value)

@@ -1,4 +1,4 @@
-"""`dray cluster`: start, watch, change and end clusters: machines reached by SSH, or Kubernetes."""
+"""`dray cluster`: start, watch, change and end clusters of every kind (`clusters/providers.py`)."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ import click
 
 from dray.cli.host_progress import host_progress
 from dray.cli.options import output_options
-from dray.cli.output import human, print_json, size
-from dray.errors import ClusterError, ConfigError
+from dray.cli.output import human, log_line, print_json, say
+from dray.clusters.providers import DEFAULT, KINDS, find, provider_of
+from dray.errors import ClusterError
+from dray.events.format import size
 
 if TYPE_CHECKING:
     from dray.clusters.known import Known
     from dray.clusters.provider import Status
 
-KINDS = click.Choice(["fleet", "kubernetes"])
 _name = click.option("--cluster", "name", metavar="NAME", help="Which one; not needed while there is only one.")
 _BYTES = re.compile(r"(\d+(?:\.\d+)?)\s*([kKMGT]?)i?B?")
 _POWERS = {"": 0, "k": 1, "K": 1, "M": 2, "G": 3, "T": 4}
@@ -32,67 +33,46 @@ class _Size(click.ParamType[int]):
             return value
         found = _BYTES.fullmatch(str(value).strip())
         if found is None:
-            self.fail(f'"{value}" is no size: write 6G or 500M.', param, ctx)
+            self.fail(f'"{value}" is not a size: write 6G or 500M.', param, ctx)
         return int(float(found[1]) * 1024 ** _POWERS[found[2]])
 
 
-@click.group()
-def cluster() -> None:
-    """Start, watch, change and end Ray clusters: on machines reached by SSH, or on Kubernetes.
+@click.group(
+    help=f"""Start, watch, change and end Ray clusters, of these kinds:
+
+    \b
+    {chr(10).join(f"    {name}: {kind.what}" for name, kind in KINDS.items()).lstrip()}
 
     A cluster that was started here is named in --cluster of dray train and dray job.
     """
+)
+def cluster() -> None: ...
 
 
 @cluster.command()
 @click.argument("file", required=False)
-@click.option("--on", "kind", type=KINDS, default="fleet", show_default=True, help="Machines by SSH, or Kubernetes.")
+@click.option("--on", "kind", type=click.Choice(list(KINDS)), default=DEFAULT, show_default=True, help="Which kind.")
 @click.option("--wait", "wait_s", type=float, metavar="SECONDS", help="Longest wait for all nodes.")
 @output_options
 def up(file: str | None, kind: str, wait_s: float | None, as_json: bool, quiet: bool) -> None:
     """Start the cluster that FILE describes, or repair what is missing of it; what runs stays as it is.
 
-    FILE is a fleet (hosts, workers, CPUs, memory), or with --on kubernetes the settings for KubeRay, which all have
-    defaults.
+    dray cluster --help says what FILE holds for each kind.
     """
-    from dray.clusters.providers import provider_of
-
     with host_progress(quiet) as tell:
-        if kind == "kubernetes":
-            from dray.clusters.kubernetes import up as kuberay
-            from dray.clusters.kubernetes.settings import read_settings
-
-            deadline = {} if wait_s is None else {"start_deadline_s": wait_s}
-            known = kuberay.up(read_settings(file, **deadline), tell)
-            status = provider_of(known).status(known)
-        else:
-            from dray.clusters.fleet.file import read_fleet
-            from dray.clusters.fleet.up import up as bring_up
-
-            if file is None:
-                raise ConfigError("No fleet is named.", fix="dray cluster up fleet.yaml; docs/guides/fleet.md has one.")
-            status = bring_up(read_fleet(file), tell, **({} if wait_s is None else {"wait_s": wait_s}))
+        status = find(kind).up(file, tell, wait_s=wait_s)
     _show(status, as_json, quiet)
 
 
 @cluster.command()
 @click.argument("file", required=False)
-@click.option("--on", "kind", type=click.Choice(["kubernetes"]), required=True, help="What the manifests are for.")
-def render(file: str | None, kind: str) -> None:  # noqa: ARG001  (says it in the command)
-    """Print the manifests that dray would apply: a RayCluster, or with a run file (run.yaml) a RayJob.
+@click.option("--on", "kind", type=click.Choice(list(KINDS)), required=True, help="What the manifests are for.")
+def render(file: str | None, kind: str) -> None:
+    """Print the manifests that dray would apply for a cluster, or with a run file (run.yaml) for a job.
 
-    Settings stand in FILE, in a run file under kubernetes:.
+    FILE holds the settings, a run file under the name of the kind.
     """
-    from dray.clusters.kubernetes.render import render_cluster, render_job, to_yaml
-    from dray.clusters.kubernetes.settings import read_settings, take_settings
-    from dray.config.run_file import read_run_file
-
-    values = read_run_file(file) if file else {}
-    if "data" in values or "label" in values:
-        manifests = render_job(*take_settings(values, origin=str(file)))
-    else:
-        manifests = render_cluster(read_settings(file))
-    sys.stdout.write(to_yaml(manifests))
+    sys.stdout.write(find(kind).render(file))
 
 
 @cluster.command()
@@ -100,20 +80,17 @@ def render(file: str | None, kind: str) -> None:  # noqa: ARG001  (says it in th
 @click.option("--workers", type=int, help="Ray nodes on this host. [default: 1]")
 @click.option("--cpus", type=int, help="CPUs of each. [default: the host's, shared]")
 @click.option("--memory", metavar="SIZE", help="Memory of each, such as 6G. [default: the host's, shared]")
-@click.option("--user", help="Who to log in as.")
+@click.option("--user", help="User to log in as.")
 @click.option("--key", metavar="FILE", help="Private key.")
 @click.option("--port", type=int, help="Port of its SSH server.")
 @_name
 @output_options
 def add(host: str, name: str | None, as_json: bool, quiet: bool, **given: Any) -> None:
-    """Add HOST to a fleet, or mend it: nothing else changes."""
-    from dray.clusters.fleet.file import make_host
-    from dray.clusters.fleet.up import add as add_host
-
-    known = _known(name, "fleet")
-    spec = make_host({"host": host} | {key: value for key, value in given.items() if value is not None})
+    """Add HOST to a cluster of hosts, or repair it: nothing else changes."""
+    known = _known(name)
+    values = {"host": host} | {key: value for key, value in given.items() if value is not None}
     with host_progress(quiet) as tell:
-        status = add_host(known, spec, tell)
+        status = provider_of(known).add(known, values, tell)
     _show(status, as_json, quiet)
 
 
@@ -122,14 +99,12 @@ def add(host: str, name: str | None, as_json: bool, quiet: bool, **given: Any) -
 @_name
 @output_options
 def remove(host: str, name: str | None, as_json: bool, quiet: bool) -> None:
-    """Take HOST out of a fleet: its work goes elsewhere first, then its nodes end."""
-    from dray.clusters.fleet.provider import remove as remove_host
+    """Take HOST out of a cluster of hosts: its work goes elsewhere first, then its nodes end."""
     from dray.clusters.known import names, read
-    from dray.clusters.providers import provider_of
 
-    known = _known(name, "fleet")
+    known = _known(name)
     with host_progress(quiet) as tell:
-        remove_host(known, host, tell)
+        provider_of(known).remove(known, host, tell)
     if known.name in names():
         _show(provider_of(known).status(read(known.name)), as_json, quiet)
     else:  # it was the last one
@@ -141,14 +116,11 @@ def remove(host: str, name: str | None, as_json: bool, quiet: bool) -> None:
 @click.option("--workers", type=int, required=True, help="Worker pods.")
 @output_options
 def scale(name: str | None, workers: int, as_json: bool, quiet: bool) -> None:
-    """Change the number of worker pods of a cluster on Kubernetes."""
-    from dray.clusters.kubernetes.up import scale as change
-    from dray.clusters.providers import provider_of
-
-    known = _known(name, "kubernetes")
+    """Change the number of workers of a cluster of pods."""
+    known = _known(name)
     with host_progress(quiet) as tell:
-        change(known, workers, tell)
-    _show(provider_of(known).status(known), as_json, quiet)
+        status = provider_of(known).scale(known, workers, tell)
+    _show(status, as_json, quiet)
 
 
 @cluster.command()
@@ -156,8 +128,6 @@ def scale(name: str | None, workers: int, as_json: bool, quiet: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON document on stdout.")
 def status(name: str | None, as_json: bool) -> None:
     """Say of a cluster: nodes, CPUs, memory, versions, what runs on it."""
-    from dray.clusters.providers import provider_of
-
     known = _known(name)
     _show(provider_of(known).status(known), as_json, quiet=False)
 
@@ -174,7 +144,7 @@ def list_(as_json: bool) -> None:
     elif not found:
         human("No cluster was started here. dray cluster up fleet.yaml starts one.")
     for known in found if not as_json else ():
-        click.echo(f"{known.name}  {known.kind}  {known.address}")
+        say(f"{known.name}  {known.kind}  {known.address}")
 
 
 @cluster.command()
@@ -184,11 +154,9 @@ def list_(as_json: bool) -> None:
 @_name
 def logs(node: str | None, errors: bool, lines: int, name: str | None) -> None:
     """Print the last lines of the logs of NODE (a host, host/2, a pod), or of all."""
-    from dray.clusters.providers import provider_of
-
     known = _known(name)
     for line in provider_of(known).logs(known, node, errors=errors, lines=lines):
-        click.echo(line)
+        log_line(line)
 
 
 @cluster.command()
@@ -196,8 +164,6 @@ def logs(node: str | None, errors: bool, lines: int, name: str | None) -> None:
 @output_options
 def down(name: str | None, as_json: bool, quiet: bool) -> None:
     """End a cluster: no process and no token of it is left."""
-    from dray.clusters.providers import provider_of
-
     known = _known(name)
     with host_progress(quiet) as tell:
         provider_of(known).down(known, tell)
@@ -209,12 +175,10 @@ def down(name: str | None, as_json: bool, quiet: bool) -> None:
 @click.option("--limit", type=_Size(), default="1G", show_default=True, help="What old sessions may take on each host.")
 @output_options
 def cleanup(name: str | None, limit: int, as_json: bool, quiet: bool) -> None:
-    """Remove old session directories of a fleet's Ray from its hosts, the oldest first; never one in use."""
-    from dray.clusters.fleet.provider import cleanup as clean
-
-    known = _known(name, "fleet")
+    """Remove old session directories of Ray from the hosts of a cluster, the oldest first; never one in use."""
+    known = _known(name)
     with host_progress(quiet) as tell:
-        found = clean(known, limit, tell)
+        found = provider_of(known).cleanup(known, limit, tell)
     if as_json:
         print_json({"name": known.name, "hosts": found})
 
@@ -226,7 +190,6 @@ def port_forward(name: str | None) -> None:
     import threading
 
     from dray.clusters.known import token_file
-    from dray.clusters.providers import provider_of
 
     known = _known(name)
     with provider_of(known).endpoint(known) as url:
@@ -234,7 +197,7 @@ def port_forward(name: str | None) -> None:
         threading.Event().wait()
 
 
-def _known(name: str | None, kind: str | None = None) -> Known:
+def _known(name: str | None) -> Known:
     """Return the cluster that is meant: the named one, or the only one."""
     from dray.clusters.known import names, read
 
@@ -244,18 +207,7 @@ def _known(name: str | None, kind: str | None = None) -> Known:
             which = f"Name one of them: {', '.join(found)}." if found else "dray cluster up starts one."
             raise ClusterError(f"{len(found) or 'No'} clusters were started here.", fix=which)
         name = found[0]
-    known = read(name)
-    if kind is not None and known.kind != kind:
-        raise ClusterError(
-            f"The cluster {name} is of the kind {known.kind}: only a {kind} can do that.", fix=_FIX[kind]
-        )
-    return known
-
-
-_FIX = {
-    "fleet": "On Kubernetes, dray cluster scale changes the number of workers, and pods clean up after themselves.",
-    "kubernetes": "A fleet changes by dray cluster add HOST and dray cluster remove HOST.",
-}
+    return read(name)
 
 
 def _tell_down(known: Known, as_json: bool, quiet: bool) -> None:
@@ -275,9 +227,10 @@ def _show(found: Status, as_json: bool, quiet: bool) -> None:
 
 
 def _table(found: Status) -> None:
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
+
+    from dray.events.sinks.console import SafeConsole
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for name in ("node", "state", "CPUs", "memory", "object store", "Ray", "Python"):
@@ -286,7 +239,7 @@ def _table(found: Status) -> None:
         state = Text("alive" if node.alive else "lost", style="green" if node.alive else "red")
         amounts = [f"{node.cpus:g}" if node.cpus else "", *(size(n) if n else "" for n in _memory(node))]
         table.add_row(Text(f"{node.name}{' (head)' if node.head else ''}"), state, *amounts, node.ray, node.python)
-    console = Console(highlight=False)
+    console = SafeConsole(highlight=False)
     if not console.is_terminal:
         console.width = 10_000  # in a pipe there is no width to fit
     console.print(Text(f"{found.name}: {found.kind}, {found.address}", style="bold"))

@@ -6,13 +6,14 @@ import click
 
 from dray.cli.describe import describe
 from dray.cli.ingest import ingest
-from dray.cli.output import duration, human, print_json, progress, size
+from dray.cli.output import human, print_json, progress
 from dray.data.synthetic import PRESETS, make
+from dray.events.format import duration, size
 
 
 @click.group()
 def data() -> None:
-    """Make training data, look at data, and bring it into shape."""
+    """Describe data, convert it to Parquet, or make synthetic data."""
 
 
 data.add_command(describe)
@@ -36,7 +37,7 @@ def _preset_help() -> str:
 @click.option("--categorical", type=float, default=0.2, show_default=True, help="Share of categorical columns.")
 @click.option("--missing", type=float, default=0.05, show_default=True, help="Share of missing values.")
 @click.option("--minority", type=float, default=0.05, show_default=True, help="Share of the rows with label 1.")
-@click.option("--processes", type=int, help="Processes that write. [default: one a core]")
+@click.option("--processes", type=int, help="Processes that write. [default: one per core]")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON document on stdout.")
 def make_command(
     out: str,
@@ -53,7 +54,7 @@ def make_command(
 ) -> None:
     """Write synthetic training data as Parquet files into the new directory OUT.
 
-    The column "label" is 0 or 1; the other columns are numbers and categories, some of which tell about the label.
+    The column "label" is 0 or 1; the other columns are numbers and categories, some of which help to predict the label.
     A tuned model reaches an AUC of 0.80 to 0.85.
     """
     with progress("Making data", "rows") as report:

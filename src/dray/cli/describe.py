@@ -1,4 +1,4 @@
-"""`dray data describe`: what data is like, before training on it."""
+"""`dray data describe`: describe data before training on it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from dray.cli.options import output_options, source_options, storage_options
-from dray.cli.output import duration, print_json, progress, size
+from dray.cli.output import print_json, progress
+from dray.events.format import duration, many, size
+from dray.events.visible import visible
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -27,14 +29,18 @@ _TYPE_CHARACTERS = 14
 
 @click.command("describe")
 @click.argument("data", nargs=-1, required=True)
-@click.option("--label", metavar="COLUMN", help="The column to predict: columns that alone decide it are found.")
-@click.option("--workers", type=click.IntRange(min=1), help="Say whether the layout feeds so many workers.")
+@click.option("--label", metavar="COLUMN", help="The column to predict: warns about columns that alone decide it.")
+@click.option(
+    "--workers",
+    type=click.IntRange(min=1),
+    help="Say whether the row groups can be assigned evenly to so many workers.",
+)
 @click.option(
     "--sample",
     type=click.IntRange(min=0),
     default=100_000,
     show_default=True,
-    help="Rows to look at where the footers do not tell, from all over the data; 0 reads every row.",
+    help="Rows to sample, spread over all the data, for what the footers lack; 0 reads every row.",
 )
 @source_options
 @storage_options
@@ -49,10 +55,10 @@ def describe(
     as_json: bool,
     quiet: bool,
 ) -> None:
-    """Describe DATA: rows, columns, row groups, and what to mind before training on it.
+    """Describe DATA: rows, columns, row groups, and warnings before training on it.
 
     DATA is Parquet, CSV, JSON, Arrow, a Delta Lake table or a database; local or s3://. Rows, nulls and ranges come
-    from Parquet's footers, anything else from a sample. A ~ marks what is not known for all rows.
+    from Parquet's footers, anything else from a sample. A ~ marks what comes from the sample.
     """
     from dray.data.describe import describe as describe_source
     from dray.data.open_source import open_source
@@ -62,26 +68,27 @@ def describe(
     with nullcontext(_silent) if quiet else progress("Reading", "places") as report:
         found = describe_source(opened, label=label, workers=workers, sample=sample, progress=report)
     if as_json:
-        print_json(found.to_json())
+        print_json(found.to_json(), show=str)
     else:
         _print(found)
 
 
 def _silent(done: int, total: int) -> None:
-    """Say nothing."""
+    """Report nothing."""
 
 
 def _print(found: Description) -> None:
-    from rich.console import Console
     from rich.text import Text
 
-    console = Console(highlight=False, soft_wrap=True)
+    from dray.events.sinks.console import SafeConsole
+
+    console = SafeConsole(highlight=False, soft_wrap=True)
     console.print(Text(_headline(found), style="bold"))
     console.print(Text(_layout_line(found.layout)))
     if not _is_exact(found):
         console.print(Text(_sample_line(found)))
     console.print()
-    # In a pipe there is no width to fit: every line stays whole.
+    # A pipe has no width: lines are not cut.
     for line in _lines(found, console.width if console.is_terminal else None):
         console.print(line)
     if found.rejects:
@@ -92,7 +99,7 @@ def _print(found: Description) -> None:
     concerns = [warning for warning in found.warnings if warning.kind != "rejects"]
     if concerns or found.layout.advice:
         console.print()
-        console.print(Text("Mind", style="bold yellow"))
+        console.print(Text("Warnings", style="bold yellow"))
         for concern in concerns:
             console.print(Text(f"  {concern.column}: {concern.message}" if concern.column else f"  {concern.message}"))
         if found.layout.advice:
@@ -100,8 +107,6 @@ def _print(found: Description) -> None:
 
 
 def _headline(found: Description) -> str:
-    from dray.telemetry.format import many
-
     rows = "unknown rows" if found.rows.value is None else _marked(found.rows, many(found.rows.value, "rows"))
     files = found.layout.files
     place = "" if files is None else f" in {many(files, 'files')}"
@@ -112,14 +117,12 @@ def _headline(found: Description) -> str:
 def _layout_line(layout: Layout) -> str:
     if layout.row_groups is None or layout.rows_per_group is None:
         return "No row groups."
-    from dray.telemetry.format import many
-
     least, middle, most = layout.rows_per_group
     spread = many(most, "rows") if least == most else f"{least:,} to {most:,} rows (median {middle:,})"
     words = f"{many(layout.row_groups, 'row groups')} of {spread}"
-    even = [str(dealing.workers) for dealing in layout.dealings if dealing.even]
+    even = [str(assignment.workers) for assignment in layout.dealings if assignment.even]
     if even:
-        words += f"; feeds {', '.join(even)} workers evenly"
+        words += f"; even for {', '.join(even)} workers"
     return words + "."
 
 
@@ -128,13 +131,11 @@ def _is_exact(found: Description) -> bool:
 
 
 def _sample_line(found: Description) -> str:
-    return (
-        f"~ by a sample of {found.sample_rows:,} rows, in {duration(found.seconds)}; what has no ~ holds for all rows."
-    )
+    return f"~ from a sample of {found.sample_rows:,} rows, in {duration(found.seconds)}; without ~ exact for all rows."
 
 
 def _rejected_line(found: Description) -> str:
-    where = "" if found.complete else " of those looked at"
+    where = "" if found.complete else " of the sample"
     return f"{found.rejected.value:,} row{'s' * (found.rejected.value != 1)}{where} cannot be read:"
 
 
@@ -174,7 +175,7 @@ def _cells(column: ColumnProfile) -> tuple[str, str, str, str, str, str]:
 
 
 def bars(histogram: Histogram | None) -> str:
-    """Return a bar for each bin: empty ones are blank, so that one row in a million still shows."""
+    """Return a bar for each bin: only empty bins are blank, so that one row in a million still shows."""
     if histogram is None:
         return ""
     most = max(histogram.counts)
@@ -226,5 +227,5 @@ def _type(name: str) -> str:
 
 
 def _short(text: str, most: int) -> str:
-    text = text.replace("\n", "⏎").replace("\r", "")
+    text = visible(text.replace("\n", "⏎").replace("\r", ""))  # before it is measured
     return text if len(text) <= most else text[: most - 1] + "…"

@@ -1,4 +1,4 @@
-"""How far each host or pod is: a line for each that changes in place on a terminal, a line for each step elsewhere."""
+"""Progress of hosts or pods: on a terminal one line each, updated in place; elsewhere a line for each step."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from dray.cli.output import duration, human
+from dray.cli.output import human
+from dray.events.format import duration
 
 if TYPE_CHECKING:
     from dray.clusters.provider import State, Tell
@@ -20,7 +21,7 @@ _STYLES = {"waiting": "dim", "working": "yellow", "done": "green", "failed": "re
 
 @contextmanager
 def host_progress(quiet: bool) -> Iterator[Tell]:
-    """Give what hears of hosts; it may be called from any thread."""
+    """Yield the function that receives the progress of hosts; any thread may call it."""
     if quiet:
         yield lambda _host, _state, _words: None
     elif sys.stderr.isatty():
@@ -46,10 +47,11 @@ def _lines() -> Tell:
 
 @contextmanager
 def _in_place() -> Iterator[Tell]:
-    from rich.console import Console
     from rich.live import Live
     from rich.table import Table
     from rich.text import Text
+
+    from dray.events.sinks.console import SafeConsole
 
     begun = time.monotonic()
     rows: dict[str, tuple[str, str, float]] = {}
@@ -67,5 +69,5 @@ def _in_place() -> Iterator[Tell]:
         with lock:
             rows[host] = (state, words, time.monotonic())
 
-    with Live(console=Console(stderr=True), get_renderable=drawn, refresh_per_second=8):
+    with Live(console=SafeConsole(stderr=True), get_renderable=drawn, refresh_per_second=8):
         yield tell

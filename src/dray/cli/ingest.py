@@ -10,9 +10,9 @@ from typing import Any
 import click
 
 from dray.cli.options import output_options, place_options, source_options, storage_options
-from dray.cli.output import duration, human, print_json, size
-from dray.cli.user_function import load_function
+from dray.cli.output import human, print_json
 from dray.errors import ConfigError, ItemError
+from dray.events.format import duration, many, size
 
 
 @click.command("ingest")
@@ -53,6 +53,8 @@ def ingest(
     test_from: str | None,
     seed: int,
     max_rejects: str,
+    cluster: str | None,
+    excludes: Sequence[str],
     source: dict[str, Any],
     storage: dict[str, str],
     as_json: bool,
@@ -63,67 +65,48 @@ def ingest(
 
     Rows that cannot be read go to OUT/_rejects.jsonl, each with its file, line and reason. A run that was ended before
     its time goes on when the same command is given again.
+
+    With --cluster http://head:8265 or the name of a cluster, a job there does it, followed from here. The directory of
+    --transform goes along, as with dray job submit; SOURCE and OUT must be locations that both sides see.
     """
+    from dray.events.sinks.terminal import terminal
     from dray.ingesting.limits import parse_limit
     from dray.ingesting.recipe import Recipe, make_split
-
-    function = load_function(transform) if transform else None
-    recipe = Recipe(
-        columns=_names("--columns", columns),
-        filter=filter,
-        transform=transform,
-        dedup=None if dedup is None else () if dedup == "all" else _names("--dedup", dedup),
-        sort=_names("--sort", sort),
-        partition_by=_names("--partition-by", partition_by),
-        split=make_split(_share(test), _names("--split-by", split_by), test_from, seed),
-        max_rejects=parse_limit(max_rejects),
-    )
-    _ingest(list(source_), out, recipe, function, source, storage, options, as_json, quiet)
-
-
-def _ingest(
-    locations: list[str],
-    out: str,
-    recipe: Any,
-    function: Any,
-    source: dict[str, Any],
-    storage: dict[str, str],
-    options: dict[str, Any],
-    as_json: bool,
-    quiet: bool,
-) -> None:
-    from dray.data.open_source import open_source
-    from dray.ingesting.ingest import ingest as run
-    from dray.mapping.options import Options
+    from dray.jobs.anywhere import run
+    from dray.jobs.commands.ingesting import Ingest
+    from dray.jobs.user_code import load_function
     from dray.storage import StorageOptions
-    from dray.telemetry.events import Telemetry
-    from dray.telemetry.sinks.terminal import terminal
 
-    where = StorageOptions(**storage)
-    telemetry = Telemetry([] if quiet else [terminal(sys.stderr, live=sys.stderr.isatty())])
+    command = Ingest(
+        data=list(source_),
+        out=out,
+        recipe=Recipe(
+            columns=_names("--columns", columns),
+            filter=filter,
+            transform=transform,
+            dedup=None if dedup is None else () if dedup == "all" else _names("--dedup", dedup),
+            sort=_names("--sort", sort),
+            partition_by=_names("--partition-by", partition_by),
+            split=make_split(_share(test), _names("--split-by", split_by), test_from, seed),
+            max_rejects=parse_limit(max_rejects),
+        ),
+        function=load_function(transform) if transform else None,
+        word=cluster,
+        excludes=tuple(excludes),
+        read=source,
+        storage=StorageOptions(**storage),
+        output=_to_stderr,
+        **options,
+    )
     try:
-        opened = open_source(locations, where, **source)
-        result = run(
-            opened,
-            out,
-            recipe,
-            function=function,
-            storage=where,
-            options=Options(**options),
-            emit=telemetry.emit,
-            output=_to_stderr,
-        )
+        result = run(command, [] if quiet else [terminal(sys.stderr, live=sys.stderr.isatty())])
     except KeyboardInterrupt:
-        telemetry.close()
         human("What is done stays: the same command goes on.")
         raise
     except ItemError as error:
-        telemetry.close()
         if error.traceback:
             human(error.traceback.rstrip())
         raise
-    finally:
-        telemetry.close()
     if not quiet:
         _tell(result)
     if as_json:
@@ -131,8 +114,6 @@ def _ingest(
 
 
 def _tell(result: Any) -> None:
-    from dray.telemetry.format import many
-
     rows, files = many(result.rows_kept, "rows"), many(result.files, "files")
     human(f"{result.output}: {rows} in {files}, {size(result.bytes)}, {duration(result.seconds)}")
     left_out = [
@@ -153,7 +134,7 @@ def _tell(result: Any) -> None:
 
 
 def _names(flag: str, text: str | None) -> tuple[str, ...]:
-    """Return column names separated by commas; one that has a comma itself stands in quotes."""
+    """Return column names separated by commas; one that has a comma itself is in quotes."""
     if text is None:
         return ()
     found = next(csv.reader([text], skipinitialspace=True), [])

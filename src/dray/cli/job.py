@@ -13,8 +13,9 @@ import click
 
 from dray.cli import job_kubernetes
 from dray.cli.job_kubernetes import Place, kubernetes_options
-from dray.cli.output import human, print_json, size
+from dray.cli.output import human, log_line, print_json, say
 from dray.errors import ConfigError
+from dray.events.format import duration, many, size
 
 if TYPE_CHECKING:
     from dray.jobs.client import JobInfo, Jobs
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _STYLES = {"SUCCEEDED": "green", "RUNNING": "yellow", "PENDING": "yellow", "FAILED": "red", "STOPPED": "red"}
-_SHOWN = 6
 
 
 @click.group()
@@ -84,9 +84,9 @@ def submit_command(
 ) -> None:
     """Run a Python script (SCRIPT -- ARGUMENTS) or a run file (run.yaml) as a job.
 
-    A script's directory is packed and goes along, without what its .gitignore names, caches, and files that hold
-    secrets by their name. What the script prints comes to stdout. Ctrl-C stops the job; a client that is killed does
-    not, and `dray job logs ID --follow` goes on.
+    A script's directory is packed and goes along, without what .gitignore files name, caches, links that lead out of
+    it, and files that are named like secrets; --exclude '!NAME' takes one in. What the script prints comes to stdout.
+    Ctrl-C stops the job; a client that is killed does not, and `dray job logs ID --follow` goes on.
     """
     from dray.jobs.task import Options, script
 
@@ -101,7 +101,7 @@ def submit_command(
     options = Options(_variables(env), tuple(pip), timeout_s, retries)
     options.check()
     if retries and not follow:
-        raise ConfigError("--retries needs somebody who follows the job.", fix="Leave --no-wait out.")
+        raise ConfigError("--retries cannot be used with --no-wait.", fix="Leave one of them out.")
     is_run_file = what.endswith((".yaml", ".yml"))
     if is_run_file and (working_dir or excludes or arguments):
         raise ConfigError(
@@ -140,12 +140,17 @@ def _script(jobs: Jobs, task: Task, options: Options, *, follow: bool, as_json: 
 
 
 def _run_file(jobs: Jobs, path: str, options: Options, *, follow: bool, as_json: bool, quiet: bool) -> None:
-    from dray.config.run_file import make_config, read_run_file
+    from dray.config.run_file import read_run_file
+    from dray.events.sinks.terminal import terminal
     from dray.jobs.attend import new_job_id, submit
-    from dray.jobs.remote import follow_run, training_task
-    from dray.telemetry.sinks.terminal import terminal
+    from dray.jobs.command import task_of
+    from dray.jobs.commands.training import Train
+    from dray.jobs.remote import follow_run
+    from dray.jobs.shared import find_head
+    from dray.learners.configs import make_config
 
-    task = training_task(make_config(read_run_file(path), origin=path), jobs.endpoint, name=f"dray train {path}")
+    command = Train(make_config(read_run_file(path), origin=path))
+    task = task_of(command, find_head(jobs.endpoint.name, jobs.endpoint.session), f"dray train {path}")
     name = new_job_id()
     if not quiet:
         human(_describe(name, task, jobs))
@@ -154,7 +159,7 @@ def _run_file(jobs: Jobs, path: str, options: Options, *, follow: bool, as_json:
         _tell_id(name, jobs, as_json=as_json)
         return
     sinks = [] if quiet else [terminal(sys.stderr, live=sys.stderr.isatty())]
-    outcome = follow_run(jobs, task, options, name, sinks)
+    outcome = follow_run(jobs, task, options, name, sinks, command.libraries)
     if as_json:
         print_json({"id": outcome.job, "result": outcome.result})
 
@@ -209,11 +214,11 @@ def logs_command(id_: str, follow: bool, where: str | None, pods: Place | None, 
     if pods is not None:
         job_kubernetes.logs(pods, id_, follow=follow, as_json=as_json)
         return
+    from dray.events.sinks.terminal import PlainLines
     from dray.jobs.attend import is_rays_own, log_command
     from dray.jobs.follow import Follower
     from dray.jobs.marks import Reader
     from dray.jobs.relay import Relay
-    from dray.telemetry.sinks.terminal import PlainLines
 
     reader, parts = Reader(), []
     relay = Relay([] if as_json else [PlainLines(sys.stdout)])
@@ -307,13 +312,12 @@ def _variables(given: Sequence[str]) -> dict[str, str]:
 def _describe(name: str, task: Task, jobs: Jobs) -> str:
     text = f"Job {name} at {jobs.endpoint.name}: {task.name}"
     if task.root is not None:
-        from dray.telemetry.format import many
-
         sent = size(sum(file.size_bytes for file in task.files))
         text += f", with {many(len(task.files), 'files')} of {task.root} ({sent})"
     if task.left_out:
-        more = f" and {len(task.left_out) - _SHOWN} more" if len(task.left_out) > _SHOWN else ""
-        text += f", without {', '.join(task.left_out[:_SHOWN])}{more}"
+        from dray.jobs.selecting import describe
+
+        text = "\n".join([text, *describe(task.left_out)])
     return text
 
 
@@ -321,13 +325,12 @@ def _tell_id(name: str, jobs: Jobs, *, as_json: bool) -> None:
     if as_json:
         print_json({"id": name, "endpoint": jobs.endpoint.url})
     else:
-        click.echo(name)
+        say(name)
 
 
 def _print(line: str, stream: IO[str]) -> None:
     try:
-        stream.write(f"{line}\n")
-        stream.flush()
+        log_line(line, stream)
     except BrokenPipeError:
         # The reader has gone (`| head`); the job has not, and how it ends is still to be told.
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
@@ -340,11 +343,10 @@ def _nothing(_: str) -> None:
 def _print_table(found: list[JobInfo]) -> None:
     from datetime import datetime
 
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    from dray.telemetry.format import duration
+    from dray.events.sinks.console import SafeConsole
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     for column in ("id", "status", "when"):
@@ -357,7 +359,7 @@ def _print_table(found: list[JobInfo]) -> None:
         code = f" ({info.exit_code})" if info.exit_code else ""
         status = Text(f"{info.status}{code}", style=_STYLES.get(info.status, ""))
         table.add_row(Text(info.id), status, when, time, Text(info.name))
-    console = Console(highlight=False)
+    console = SafeConsole(highlight=False)
     if not console.is_terminal:  # in a pipe there is no width to fit
         console.width = 10_000
     console.print(table)

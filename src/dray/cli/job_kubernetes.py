@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from dray.cli.host_progress import host_progress
-from dray.cli.output import human, print_json
+from dray.cli.output import human, log_line, print_json, say
 from dray.errors import ConfigError
 
 if TYPE_CHECKING:
     from dray.clusters.kubernetes.api import Api
-    from dray.clusters.kubernetes.jobs import JobStatus
+    from dray.clusters.kubernetes.following import JobStatus
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -57,7 +57,7 @@ def kubernetes_options(command: Command) -> Command:
 
 
 def submit(place: Place, path: str, *, follow: bool, as_json: bool, quiet: bool) -> None:
-    from dray.clusters.kubernetes.jobs import submit as submit_job
+    from dray.clusters.kubernetes.ray_jobs import submit as submit_job
     from dray.clusters.kubernetes.settings import take_settings
     from dray.config.run_file import read_run_file
 
@@ -69,7 +69,7 @@ def submit(place: Place, path: str, *, follow: bool, as_json: bool, quiet: bool)
     values["kubernetes"] = dict(values.get("kubernetes") or {}) | place.given
     settings, run_file = take_settings(values, origin=path)
     with host_progress(quiet) as tell:
-        done = submit_job(settings, run_file, tell, follow=follow, hear=None if quiet else human)
+        done = submit_job(settings, run_file, tell, wait=follow, hear=None if quiet else human)
     if as_json:
         print_json(done.to_json())
     elif not quiet:
@@ -84,7 +84,7 @@ def submit(place: Place, path: str, *, follow: bool, as_json: bool, quiet: bool)
 
 
 def show_all(place: Place, *, as_json: bool) -> None:
-    from dray.clusters.kubernetes.jobs import jobs
+    from dray.clusters.kubernetes.ray_jobs import jobs
 
     found = jobs(place.api())
     if as_json:
@@ -96,26 +96,26 @@ def show_all(place: Place, *, as_json: bool) -> None:
 
 
 def show(place: Place, name: str, *, as_json: bool) -> None:
-    from dray.clusters.kubernetes.jobs import job_status
+    from dray.clusters.kubernetes.ray_jobs import job_status
 
     found = job_status(place.api(), name)
     print_json(found.to_json()) if as_json else _line(found)
 
 
 def logs(place: Place, name: str, *, follow: bool, as_json: bool) -> None:
-    from dray.clusters.kubernetes.jobs import job_logs, job_status
+    from dray.clusters.kubernetes.ray_jobs import job_logs, job_status
 
     api = place.api()
-    lines = job_logs(api, name, follow=follow)
+    lines = job_logs(api, name, tell=(lambda _name, _state, words: human(words)) if follow else None)
     if as_json:
         print_json(job_status(api, name).to_json() | {"log": list(lines)})
         return
     for line in lines:
-        click.echo(line)
+        log_line(line)
 
 
 def end(place: Place, name: str, *, delete: bool, as_json: bool) -> None:
-    from dray.clusters.kubernetes.jobs import delete_job, stop_job
+    from dray.clusters.kubernetes.ray_jobs import delete_job, stop_job
 
     with host_progress(as_json) as tell:
         (delete_job if delete else stop_job)(place.api(), name, tell)
@@ -124,4 +124,4 @@ def end(place: Place, name: str, *, delete: bool, as_json: bool) -> None:
 
 
 def _line(job: JobStatus) -> None:
-    click.echo("  ".join(text for text in (job.name, job.status, job.started, job.reason, job.message) if text))
+    say("  ".join(text for text in (job.name, job.status, job.started, job.reason, job.message) if text))

@@ -1,6 +1,6 @@
-"""The command `dray`: finds the subcommand, and turns whatever it raises into words and an exit code.
+"""The command `dray`: finds the subcommand, and turns what it raises into a message and an exit code.
 
-Subcommands load only when they are called, so that `dray --help` answers at once: this module imports neither
+Subcommands load only when they are called, so that `dray --help` is fast: this module imports neither
 numpy nor pyarrow, ray, xgboost, pydantic or rich.
 """
 
@@ -21,10 +21,11 @@ import click
 from dray import __version__
 from dray.cli.output import human, print_json
 from dray.errors import DrayError, nearest
+from dray.masking import masked
 
 
 class Entry(NamedTuple):
-    """Where a command lives, and what the list of commands says about it."""
+    """The module and function of a command, and its line in the list of commands."""
 
     module: str
     attribute: str
@@ -33,14 +34,14 @@ class Entry(NamedTuple):
 
 COMMANDS: dict[str, Entry] = {
     "train": Entry("dray.cli.train", "train", "Train a model, in this process or on Ray workers."),
-    "resume": Entry("dray.cli.resume", "resume", "Go on with a run that ended before its last round."),
+    "resume": Entry("dray.cli.resume", "resume", "Continue a run that ended before its last round."),
     "predict": Entry("dray.cli.predict", "predict", "Predict with a trained model, streaming, file by file."),
     "recommend": Entry("dray.cli.recommend", "recommend", "Find the best items of users with a trained recommender."),
     "map": Entry("dray.cli.map", "map_", "Run a function over data, in parallel."),
     "runs": Entry("dray.cli.runs", "runs", "List the runs in a directory."),
-    "cluster": Entry("dray.cli.cluster", "cluster", "Start and end clusters: by SSH, or on Kubernetes."),
+    "cluster": Entry("dray.cli.cluster", "cluster", "Start and stop clusters: by SSH, or on Kubernetes."),
     "job": Entry("dray.cli.job", "job", "Submit, watch and stop jobs on a Ray cluster."),
-    "data": Entry("dray.cli.data", "data", "Describe data, bring it into shape, or make some."),
+    "data": Entry("dray.cli.data", "data", "Describe data, convert it to Parquet, or make synthetic data."),
 }
 
 
@@ -77,10 +78,21 @@ def dray() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code: 0 success, 2 the user's mistake, 130 Ctrl-C, 1 anything else."""
+    """Run one command; return its exit code: 0 success, 2 the user's mistake, 130 Ctrl-C, 143 SIGTERM, 1 all else."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
+    received = _end_in_order_when_terminated()
+    try:
+        code = _run(arguments)
+    except SystemExit:
+        if not received:
+            raise
+        code = 1
+    # Ray puts SystemExit(1) in place of what the handler raises while it waits, and cleaning up may fail as well.
+    return 128 + received[0] if code and received else code
+
+
+def _run(arguments: list[str]) -> int:
     as_json = "--json" in (arguments[: arguments.index("--")] if "--" in arguments else arguments)
-    _end_in_order_when_terminated()
     try:
         result = dray.main(arguments, prog_name="dray", standalone_mode=False)
     except DrayError as error:
@@ -98,14 +110,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return result if isinstance(result, int) else 0
 
 
-def _end_in_order_when_terminated() -> None:
-    """Let SIGTERM unwind the stack as Ctrl-C does, so that half-written output and a local cluster go away."""
+def _end_in_order_when_terminated() -> list[int]:
+    """Let SIGTERM unwind the stack as Ctrl-C does, so that half-written output and a local cluster go away.
+
+    Return a list that holds the signal's number once it was received.
+    """
+    received: list[int] = []
 
     def end(number: int, _frame: Any) -> None:
+        received.append(number)
         sys.exit(128 + number)
 
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, end)
+    return received
 
 
 def _fail(kind: str, what: str, fix: str, exit_code: int, as_json: bool) -> int:
@@ -124,13 +142,13 @@ def _fail_usage(error: click.ClickException, as_json: bool) -> int:
 
 
 def _fail_unexpectedly(error: Exception, as_json: bool) -> int:
-    lines = "".join(traceback.format_exception(error))
+    lines = masked("".join(traceback.format_exception(error)))
     if os.environ.get("DRAY_TRACEBACK") == "1":
         human(lines.rstrip())
-        fix = "The traceback stands above."
+        fix = "The traceback is above."
     else:
         fix = _keep(lines)
-    what = f"{type(error).__name__}: {error}".splitlines()[0]
+    what = masked(f"{type(error).__name__}: {error}".splitlines()[0])
     return _fail("UnexpectedError", f"Unexpected {what}", fix, 1, as_json)
 
 

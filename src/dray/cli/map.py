@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import functools
 import sys
-import time
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from dray.cli.options import output_options, place_options, source_options, storage_options
-from dray.cli.output import duration, human, print_json
-from dray.cli.user_function import load_function
+from dray.cli.output import human, print_json
 from dray.errors import ConfigError
+from dray.events.format import duration, many
+
+if TYPE_CHECKING:
+    from dray.jobs.commands.mapping import Map
 
 
 @click.command("map")
@@ -48,7 +49,9 @@ def map_(
     function: str,
     data: Sequence[str],
     out: str,
-    each: str,
+    each: Literal["batch", "file"],
+    cluster: str | None,
+    excludes: Sequence[str],
     resources: Sequence[str],
     working_dir: str | None,
     unordered: bool,
@@ -64,94 +67,66 @@ def map_(
     The function gets a pyarrow.RecordBatch (or a file's name, with --each file). Tables that it returns (Arrow, pandas,
     polars) go to OUT/results.parquet, anything else to OUT/results.jsonl, a line each, in order. OUT may name the
     .parquet or .jsonl file itself.
+
+    With --cluster http://head:8265 or the name of a cluster, a job there runs the function, followed from here. The
+    directory of MODULE goes along, as with dray job submit; DATA and OUT must be locations that both sides see.
     """
-    from dray.mapping.options import Options
+    from dray.jobs.commands.mapping import Map
+    from dray.jobs.user_code import load_function
     from dray.storage import StorageOptions
 
-    called = load_function(function)
-    where = StorageOptions(**storage)
-    items = functools.partial(_items, called, list(data), each, where, source)
-    settings = Options(
+    load_function(function)  # a wrong name is told before anything begins
+    command = Map(
+        function=function,
+        data=list(data),
+        out=out,
+        each=each,
+        word=cluster,
         ordered=not unordered,
         resources=_amounts(resources),
-        runtime_env={"working_dir": working_dir} if working_dir else {},
+        working_dir=working_dir,
+        excludes=tuple(excludes),
+        read=source,
+        storage=StorageOptions(**storage),
+        output=_to_stderr,
         **options,
     )
     if dry_run:
-        _explain(items, settings, as_json)
-        return
-    _map(items, out, each, where, settings, as_json, quiet)
+        _explain(command, as_json)
+    else:
+        _map(command, as_json, quiet)
 
 
-def _explain(items: Any, settings: Any, as_json: bool) -> None:
+def _explain(command: Map, as_json: bool) -> None:
+    from dray.clusters.resolve import Remote, resolve
     from dray.mapping.map import judge_first
 
-    function, todo = items()
-    verdict = judge_first(function, todo, settings)
+    if isinstance(resolve(command.cluster), Remote):
+        raise ConfigError(
+            f"--dry-run measures on this machine, and --cluster is {command.cluster}.", fix="Leave out one of them."
+        )
+    options = command.options(command.word)
+    function, todo = command.items()
+    verdict = judge_first(function, todo, options)
     human(str(verdict))
     if as_json:
         print_json(verdict.to_json())
 
 
-def _map(items: Any, out: str, each: str, storage: Any, settings: Any, as_json: bool, quiet: bool) -> None:
-    from dray.mapping.map import run
-    from dray.mapping.results_files import result_files
-    from dray.storage import absolute
-    from dray.telemetry.events import Telemetry
-    from dray.telemetry.sinks.terminal import terminal
+def _map(command: Map, as_json: bool, quiet: bool) -> None:
+    from dray.events.sinks.terminal import terminal
+    from dray.jobs.anywhere import run
 
-    begun = time.perf_counter()
-    count = 0
-    telemetry = Telemetry([] if quiet else [terminal(sys.stderr, live=sys.stderr.isatty())])
-    try:
-        with result_files(out, storage) as files:
-            function, todo = items()
-            telemetry.emit("phase", name="map")
-            for outcome in run(function, todo, settings, telemetry.emit, _to_stderr):
-                count += 1
-                if outcome.error is not None:
-                    if settings.on_error == "raise":
-                        raise outcome.error
-                    files.fail(outcome.error)
-                else:
-                    for value in outcome.value if each == "batch" else [outcome.value]:
-                        files.add(value)
-            written = [absolute(name) for name in files.publish()]
-    finally:
-        telemetry.close()
-    seconds = time.perf_counter() - begun
-    result = {
-        "items": count,
-        "results": files.results,
-        "rows": files.rows,
-        "failed": files.failed,
-        "seconds": round(seconds, 3),
-        "output": absolute(out),
-        "files": written,
-    }
+    result = run(command, [] if quiet else [terminal(sys.stderr, live=sys.stderr.isatty())])
     if not quiet:
-        from dray.telemetry.format import many
-
-        rows = f" ({many(files.rows, 'rows')})" if files.rows else ""
-        results = f"{many(files.results, 'results')}{rows} of {many(count, 'items')}"
-        human(f"{result['output']}: {results}, {duration(seconds)}")
-        if files.failed:
-            failed, were = many(files.failed, "items"), "was" if files.failed == 1 else "were"
-            human(f"Warning: {failed} failed and {were} left out; {written[-1]} has them.")
+        rows = f" ({many(result.rows, 'rows')})" if result.rows else ""
+        results = f"{many(result.results, 'results')}{rows} of {many(result.items, 'items')}"
+        human(f"{result.output}: {results}, {duration(result.seconds)}")
+        if result.failed:
+            failed, were = many(result.failed, "items"), "was" if result.failed == 1 else "were"
+            human(f"Warning: {failed} failed and {were} left out; {result.files[-1]} has them.")
     if as_json:
-        print_json(result)
-
-
-def _items(
-    called: Any, data: list[str], each: str, storage: Any, source: dict[str, Any]
-) -> tuple[Callable[[Any], Any], Iterable[Any]]:
-    from dray.mapping.data_items import batches_of, files_of
-
-    if each == "batch":
-        return batches_of(called, data, storage, **source)
-    if source:
-        raise ConfigError("--format and --read say how rows are read; --each file gives names.", fix="Leave them out.")
-    return files_of(called, data, storage)
+        print_json(result.to_json())
 
 
 def _to_stderr(text: str, _to_stderr: bool) -> None:

@@ -1,6 +1,6 @@
-"""Options that several commands have: how to reach a store, what the data is, what is printed.
+"""Options that several commands share: how to reach a store, how to read the data, what to print.
 
-Each decorator hands one value to the command, made of its options.
+Each decorator passes one value to the command, made of its options.
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ from dray.errors import ConfigError
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
+CLUSTER = (
+    "local (this machine), auto (this machine's Ray), host:port, spark; as a job: http://head:8265 or a cluster's name."
+)
 _STORAGE = ("endpoint", "region", "profile", "role")
 
 
@@ -32,7 +35,7 @@ class _WorkersType(click.ParamType[int | str]):
 
 
 class _WorkerRangeType(click.ParamType[int | str | dict[str, int]]):
-    """As above, or a range, in the shape that a run file has for it."""
+    """A number, auto, or a range such as 2-8, in the form that a run file has."""
 
     name = "N|MIN-MAX|auto"
 
@@ -64,7 +67,7 @@ def storage_options(command: Command) -> Command:
     @click.option("--endpoint", help="Address of an S3-compatible store, such as http://minio:9000.")
     @click.option("--region", help="Region of the bucket.")
     @click.option("--profile", help="Profile in ~/.aws to take credentials from.")
-    @click.option("--role", metavar="ARN", help="Role to assume with those credentials; renewed on long runs.")
+    @click.option("--role", metavar="ARN", help="Role to assume with these credentials; its keys are renewed.")
     @functools.wraps(command)
     def with_storage(**options: Any) -> Any:
         given = {name: options.pop(name) for name in _STORAGE}
@@ -76,7 +79,7 @@ def storage_options(command: Command) -> Command:
 def source_options(command: Command) -> Command:
     """Add --format and --read; the command gets `source`, the arguments for `open_source`."""
 
-    @click.option("--format", metavar="NAME", help="parquet, csv, json, arrow, delta, sql. [default: by the endings]")
+    @click.option("--format", metavar="NAME", help="parquet, csv, json, arrow, delta, sql. [default: by the suffixes]")
     @click.option(
         "--read",
         metavar="NAME=VALUE",
@@ -92,19 +95,26 @@ def source_options(command: Command) -> Command:
 
 
 def place_options(command: Command) -> Command:
-    """Add --where, --workers and --cluster: where a map runs."""
+    """Add --where, --workers and --cluster: where a command runs its batches."""
     where = click.option(
         "--where",
         type=click.Choice(["auto", "here", "processes", "cluster"]),
         default="auto",
         show_default=True,
-        help="This process, processes of this machine, or a Ray cluster; auto takes the fastest.",
+        help="This process, processes of this machine, or a Ray cluster; auto chooses the fastest.",
     )
     workers = click.option(
-        "--workers", type=WORKERS, default="auto", help="At the same time. [default: one for each CPU]"
+        "--workers", type=WORKERS, default="auto", help="Batches at the same time. [default: one per CPU]"
     )
-    cluster = click.option("--cluster", help="local (embedded), auto (this machine's), or host:port.")
-    return where(workers(cluster(command)))
+    exclude = click.option(
+        "--exclude",
+        "excludes",
+        metavar="PATTERN",
+        multiple=True,
+        help="With a job: leave out of the function's directory, which goes along, as in a .gitignore.",
+    )
+    cluster = click.option("--cluster", metavar="WORD", help=CLUSTER)
+    return where(workers(cluster(exclude(command))))
 
 
 def output_options(command: Command) -> Command:
@@ -121,21 +131,21 @@ def _as_yaml(_name: str, text: str) -> Any:
 
 
 def _read_value(name: str, text: str) -> Any:
-    """Return what a text means for an option of reading: as its type says."""
+    """Return the value that a text gives a read option, by the option's type."""
     from dray.data.read_options import parse_option
 
     return parse_option(name, text)
 
 
 def pairs(given: Sequence[str], flag: str, parse: Callable[[str, str], Any] = _as_yaml) -> dict[str, Any]:
-    """Return NAME=VALUE arguments as a dict; values are what `parse` makes of them: YAML, as in a run file."""
+    """Return NAME=VALUE arguments as a dict; `parse` converts the values, by default as YAML like in a run file."""
     found = {}
     for pair in given:
-        import yaml  # where it is needed: --help answers without it
+        import yaml  # here, so that --help does not load it
 
         name, equals, value = pair.partition("=")
         if not equals or not name:
-            raise ConfigError(f'"{pair}" has no name and value.', fix=f"Write {flag} name=value.")
+            raise ConfigError(f'"{pair}" is not NAME=VALUE.', fix=f"Write {flag} name=value.")
         try:
             found[name] = parse(name, value)
         except yaml.YAMLError:

@@ -11,7 +11,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
-from typing import Any
+from typing import IO, Any
+
+import click
+
+from dray.events.format import duration
+from dray.events.visible import visible, visible_log
+from dray.masking import masked
 
 Progress = Callable[[int, int], None]
 """Hears how much is done, and of how much."""
@@ -19,15 +25,18 @@ Progress = Callable[[int, int], None]
 _LINE_EVERY_S = 5.0
 
 
-def print_json(document: Any) -> None:
-    """Print a document, or a dataclass as one, on stdout: the only thing a command writes there with --json."""
-    from dray.telemetry.events import dumps
+def print_json(document: Any, show: Callable[[str], str] = masked) -> None:
+    """Print a document, or a dataclass as one, on stdout: the only thing a command writes there with --json.
+
+    With `show=str` texts stay as they are: values of data are answers, whatever they look like.
+    """
+    from dray.events.telemetry import dumps
 
     if is_dataclass(document) and not isinstance(document, type):
         document = asdict(document)
     try:
         # Before the writing: a value that JSON has no word for must not leave half a document.
-        text = dumps(document, indent=2)
+        text = dumps(document, indent=2, show=show)
         sys.stdout.write(text + "\n")
         sys.stdout.flush()
     except BrokenPipeError:
@@ -37,30 +46,19 @@ def print_json(document: Any) -> None:
 
 
 def human(text: str) -> None:
-    """Print words for people on stderr."""
-    sys.stderr.write(text + "\n")
+    """Print words for people on stderr, with passwords masked and control characters made visible."""
+    sys.stderr.write(visible(masked(text)) + "\n")
     sys.stderr.flush()
 
 
-def size(count: float) -> str:
-    """1234567 bytes as people say it: 1.2 MB."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1000
-    return f"{count:,.1f} TB"
+def say(text: str) -> None:
+    """Print a line of what was asked for on stdout, in the same way."""
+    click.echo(visible(masked(text)))
 
 
-def duration(seconds: float) -> str:
-    """Seconds as people say them: 0.4 s, 12 s, 3 min 05 s, 2 h 10 min."""
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    if whole < 3600:
-        return f"{whole // 60} min {whole % 60:02} s"
-    return f"{whole // 3600} h {whole % 3600 // 60:02} min"
+def log_line(line: str, stream: IO[str] | None = None) -> None:
+    """Print a line of a log, on stdout unless told otherwise: without colours, control characters visible."""
+    click.echo(visible_log(line), file=stream)
 
 
 @contextmanager
@@ -75,8 +73,9 @@ def progress(doing: str, unit: str) -> Iterator[Progress]:
 
 @contextmanager
 def _bar(doing: str, unit: str) -> Iterator[Progress]:
-    from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+    from dray.events.sinks.console import SafeConsole
 
     columns = (
         TextColumn("{task.description}"),
@@ -87,7 +86,7 @@ def _bar(doing: str, unit: str) -> Iterator[Progress]:
         TextColumn("left"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True)) as bar:
+    with Progress(*columns, console=SafeConsole(stderr=True)) as bar:
         task = bar.add_task(doing, total=None, speed="")
         begun = time.monotonic()
 

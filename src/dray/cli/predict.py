@@ -8,8 +8,9 @@ from typing import Any
 
 import click
 
-from dray.cli.options import WORKERS, output_options, source_options, storage_options
-from dray.cli.output import duration, human, print_json, size
+from dray.cli.options import CLUSTER, WORKERS, output_options, source_options, storage_options
+from dray.cli.output import human, print_json
+from dray.events.format import duration, many, size
 
 
 @click.command()
@@ -25,9 +26,14 @@ from dray.cli.output import duration, human, print_json, size
 )
 @click.option("--keep", metavar="COLUMN", multiple=True, help="Column of DATA to copy to the output; may be repeated.")
 @click.option("--contributions", is_flag=True, help="Add the SHAP contribution of every feature.")
-@click.option("--workers", type=WORKERS, default="auto", help="0: this process; N: Ray workers. [default: auto]")
+@click.option(
+    "--workers",
+    type=WORKERS,
+    default="auto",
+    help="0: this process; N: processes of this machine, or of --cluster. [default: auto]",
+)
 @click.option("--threads", type=int, help="Threads of each worker. [default: the CPUs there are, shared]")
-@click.option("--cluster", default="local", help="local (embedded), auto (this machine's), or host:port.")
+@click.option("--cluster", metavar="WORD", default="local", help=f"{CLUSTER} [default: local]")
 @source_options
 @click.option("--cache", metavar="DIR", help="Where Parquet copies of other formats are kept. [default: ~/.cache/dray]")
 @storage_options
@@ -54,25 +60,29 @@ def predict(
     For a recommender DATA are pairs of user and item, in the columns that the run names; OUT has a score for each.
     Users and items that it does not know are scored by what is known (the mean and the other's bias; for events how
     many had the item), and counted.
+
+    With --cluster http://head:8265 or the name of a cluster, a job there predicts, followed from here: RUN, DATA and
+    OUT must be locations that both sides see, such as s3://.
     """
-    from dray.learners.xgboost_loading import load_lean
+    from dray.learners.xgboost.loading import load_lean
 
     load_lean()
-    from dray.ingesting.cache import Reading
-    from dray.predicting import predict as run
+    from dray.events.sinks.terminal import terminal
+    from dray.jobs.anywhere import run
+    from dray.jobs.commands.predicting import Predict
     from dray.storage import StorageOptions
-    from dray.telemetry.format import many
-    from dray.telemetry.sinks.terminal import terminal
 
-    result = run(
-        model,
-        list(data),
-        out,
+    command = Predict(
+        model=model,
+        data=list(data),
+        out=out,
+        format=source.pop("format", None),
+        read=source,
+        cache=cache,
         storage=StorageOptions(**storage),
-        reading=Reading(source.pop("format", None), source, cache),
-        sinks=[] if quiet else [terminal(sys.stderr, live=sys.stderr.isatty())],
         **options,
     )
+    result = run(command, [] if quiet else [terminal(sys.stderr, live=sys.stderr.isatty())])
     if not quiet:
         human(
             f"{result.output}: {many(result.rows, 'predictions')} in {many(result.files, 'files')}, "

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dray.cli.options import WORKERS, output_options, source_options, storage_options
-from dray.cli.output import duration, human, print_json, size
+from dray.cli.options import CLUSTER, WORKERS, output_options, source_options, storage_options
+from dray.cli.output import human, print_json
 from dray.errors import ConfigError
+from dray.events.format import duration, many, size
 
 if TYPE_CHECKING:
     from dray.recommending.recommend import RecommendResult
@@ -21,7 +22,7 @@ MOST_SHOWN = 20
 
 @click.command()
 @click.argument("model", metavar="RUN")
-@click.option("--users", metavar="FILE|ID,ID,...", help="Whom to recommend to. [default: all that the model knows]")
+@click.option("--users", metavar="FILE|ID,ID,...", help="Users to recommend to. [default: all that the model knows]")
 @click.option("--top", type=int, default=10, show_default=True, help="Items of each user.")
 @click.option(
     "--exclude-seen/--include-seen",
@@ -59,7 +60,7 @@ MOST_SHOWN = 20
     help="0: this process; N: as many processes, on the cluster if one is named. [default: auto]",
 )
 @click.option("--threads", type=int, help="Threads of each worker. [default: the CPUs there are, shared]")
-@click.option("--cluster", default="local", help="local (this machine), auto (this machine's Ray), or host:port.")
+@click.option("--cluster", metavar="WORD", default="local", help=f"{CLUSTER} [default: local]")
 @source_options
 @click.option("--cache", metavar="DIR", help="Where Parquet copies of --events are kept. [default: ~/.cache/dray]")
 @storage_options
@@ -89,8 +90,11 @@ def recommend(
 
     A FILE of ids is Parquet, CSV or JSON with a column named as in the run (or a single column), or text with an id on
     each line. OUT has the columns user, rank, item, score and by: "factors"; "fold-in" for new users with --events;
-    "popularity" for users whom the model does not know. New items are folded in from Python: fold_in_item of
+    "popularity" for users that the model does not know. New items are folded in from Python: fold_in_item of
     dray.load(RUN).
+
+    With --cluster http://head:8265 or the name of a cluster, a job there makes the lists, followed from here: RUN and
+    all files must be locations that both sides see, such as s3://.
     """
     from dray.storage import StorageOptions
 
@@ -101,25 +105,27 @@ def recommend(
     elif similar_to:
         _similar(model, similar_to, top, out, where, as_json, quiet)
     else:
-        from dray.ingesting.cache import Reading
-        from dray.recommending.recommend import recommend as run
-        from dray.telemetry.sinks.terminal import terminal
+        from dray.events.sinks.terminal import terminal
+        from dray.jobs.anywhere import run
+        from dray.jobs.commands.recommending import Recommend
 
-        result = run(
-            model,
+        command = Recommend(
+            model=model,
             top=top,
             events=list(events) or None,
             out=out,
+            format=source.pop("format", None),
+            read=source,
+            cache=cache,
             storage=where,
-            reading=Reading(source.pop("format", None), source, cache),
-            sinks=[] if quiet else [terminal(sys.stderr, live=sys.stderr.isatty())],
             most_users=None if out else MOST_SHOWN,
             **options,
         )
+        result = run(command, [] if quiet else [terminal(sys.stderr, live=sys.stderr.isatty())])
         if not quiet:
             _tell(result, asked=options["users"] is not None or bool(events))
         if as_json:
-            print_json(result.to_json())
+            print_json(result.to_json(), show=str)
         elif result.table is not None:
             _show(result.table, "user")
 
@@ -138,6 +144,13 @@ def _require_one_question(
     other = "--export" if export_to is not None else "--similar-to" if similar_to else None
     if other is None:
         return
+    from dray.clusters.resolve import Remote, resolve
+
+    if isinstance(resolve(options["cluster"]), Remote):
+        raise ConfigError(
+            f"{other} reads the model in this process, and --cluster is {options['cluster']}.",
+            fix="Leave out --cluster: the model is read from where it is.",
+        )
     given = {"--users": options["users"], "--items": options["items"], "--events": events}
     given |= {"--similar-to": similar_to, "--out": out} if other == "--export" else {}
     for flag, value in given.items():
@@ -146,9 +159,7 @@ def _require_one_question(
 
 
 def _tell(result: RecommendResult, *, asked: bool) -> None:
-    """`asked`: somebody named the users; else they are the model's own."""
-    from dray.telemetry.format import many
-
+    """`asked`: the command names the users; else they are the model's own."""
     if result.output is not None:
         human(
             f"{result.output}: {many(result.rows, 'rows')} for {many(result.users, 'users')} "
@@ -172,11 +183,10 @@ def _similar(
     model: str, items: Sequence[str], top: int, out: str | None, storage: StorageOptions, as_json: bool, quiet: bool
 ) -> None:
     from dray.recommending.similar import similar_items, write_table
-    from dray.telemetry.format import many
 
     table = similar_items(model, items, top, storage)
     if not quiet and "popularity" in table["by"].to_pylist():
-        human("Warning: the model does not know some of the items; what is popular stands in for what is similar.")
+        human("Warning: the model does not know some of the items; they get what is popular.")
     if out is not None:
         document = {"output": write_table(table, out, storage), "rows": table.num_rows}
         if not quiet:
@@ -184,7 +194,7 @@ def _similar(
         if as_json:
             print_json(document)
     elif as_json:
-        print_json({"similar": table.to_pylist()})
+        print_json({"similar": table.to_pylist()}, show=str)
     else:
         _show(table, "item")
 
@@ -200,9 +210,10 @@ def _export(model: str, out: str, bias_in_vector: bool, storage: StorageOptions,
 
 
 def _show(table: Any, key: str) -> None:
-    """Print lists as people read them, each under the name of whom it is for."""
-    from rich.console import Console
+    """Print lists as people read them, each under the name of its user or item."""
     from rich.table import Table
+
+    from dray.events.sinks.console import SafeConsole
 
     shown = Table(box=None, pad_edge=False)
     for name in table.column_names:
@@ -212,7 +223,7 @@ def _show(table: Any, key: str) -> None:
         first = str(row[key]) if row[key] != before else ""
         before = row[key]
         shown.add_row(*(first if name == key else _word(row[name]) for name in table.column_names))
-    Console(file=sys.stdout, markup=False, highlight=False).print(shown)
+    SafeConsole(file=sys.stdout, markup=False, highlight=False).print(shown)
 
 
 def _word(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""`dray resume`: go on with a run that ended before its last round."""
+"""`dray resume`: continue a run that ended before its last round."""
 
 from __future__ import annotations
 
@@ -18,28 +18,30 @@ from dray.cli.train import LEVELS
     "--workers",
     type=WORKER_RANGE,
     metavar="N|MIN-MAX|auto",
-    help="As for dray train. [default: as the run was asked for]",
+    help="As in dray train. [default: as given to the run]",
 )
-@click.option("--threads", type=int, help="Threads of each worker. [default: as the run was asked for]")
-@click.option("--cluster", help="local, auto, or host:port. [default: as the run was asked for]")
-@click.option("--on-failure", type=LEVELS, help="When a worker is lost. [default: as the run was asked for]")
+@click.option("--threads", type=int, help="Threads of each worker. [default: as given to the run]")
+@click.option(
+    "--cluster", help="local, auto, host:port; as a job: http://head:8265 or a name. [default: where the run was]"
+)
+@click.option("--on-failure", type=LEVELS, help="What to do when a worker is lost. [default: as given to the run]")
 @storage_options
 @output_options
 def resume(run: str, storage: dict[str, str], as_json: bool, quiet: bool, **flags: Any) -> None:
-    """Go on with RUN, a run directory, from its last checkpoint, in that directory.
+    """Continue RUN, a run directory, from its last checkpoint, in that directory.
 
-    For a run that ended before its last round: Ctrl-C, a machine that went down, more failures than it may have, a
-    level of --on-failure that stops. The data must be the same. Workers, threads and cluster may be others: the model
-    is the one that the run would have come to without the interruption.
+    For a run that ended before its last round: by Ctrl-C, a machine failure, too many lost workers, or --on-failure.
+    The data must be the same. Workers, threads and cluster may differ: the model is the same as without the
+    interruption.
 
-    To train further on a finished run, use dray train --continue-from.
+    To add rounds to a finished run, use dray train --continue-from.
     """
-    from dray.learners.xgboost_loading import load_lean
+    from dray.learners.xgboost.loading import load_lean
 
     load_lean()
+    from dray.events.sinks.terminal import terminal
     from dray.jobs.anywhere import resume as go_on
     from dray.storage import StorageOptions
-    from dray.telemetry.sinks.terminal import terminal
 
     result = go_on(
         run,

@@ -10,7 +10,7 @@ from dray.cli.options import storage_options
 from dray.cli.output import human, print_json
 
 if TYPE_CHECKING:
-    from dray.telemetry.run_list import RunSummary
+    from dray.runs.listing import RunSummary
 
 DEFAULT_DIRECTORY = "runs"
 _STYLES = {"finished": "green", "running": "yellow", "failed": "red", "lost": "red", "broken": "red"}
@@ -28,11 +28,11 @@ def runs(directory: str | None, as_json: bool, storage: dict[str, str]) -> None:
     from dataclasses import asdict
     from pathlib import Path
 
+    from dray.runs.listing import list_runs
     from dray.storage import StorageOptions
-    from dray.telemetry.run_list import list_runs
 
     if directory is None and not Path(DEFAULT_DIRECTORY).exists():
-        found = []  # nothing has been trained here yet, which is no mistake
+        found = []  # nothing has been trained here yet, which is not an error
     else:
         found = list_runs(directory or DEFAULT_DIRECTORY, StorageOptions(**storage))
     if as_json:
@@ -45,11 +45,11 @@ def runs(directory: str | None, as_json: bool, storage: dict[str, str]) -> None:
 
 
 def _print_table(found: list[RunSummary]) -> None:
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    from dray.telemetry.format import count, duration
+    from dray.events.format import count, duration
+    from dray.events.sinks.console import SafeConsole
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
     table.add_column("run", no_wrap=True)
@@ -70,8 +70,8 @@ def _print_table(found: list[RunSummary]) -> None:
             "" if summary.seconds is None else duration(summary.seconds),
             Text(_metrics(summary)),
         )
-    # In a pipe there is no width to fit: every line stays whole.
-    console = Console(highlight=False)
+    # A pipe has no width: lines are not cut.
+    console = SafeConsole(highlight=False)
     if not console.is_terminal:
         console.width = 10_000
     console.print(table)
@@ -80,9 +80,9 @@ def _print_table(found: list[RunSummary]) -> None:
 
 
 def _metrics(summary: RunSummary) -> str:
-    """Return all of trees; of a recommender, which has many, the one that decides."""
-    from dray.telemetry.epochs import deciding_metric
-    from dray.telemetry.format import metric
+    """Return all metrics of trees; of a recommender, which has many, the one that decides."""
+    from dray.events.epochs import deciding_metric
+    from dray.events.format import metric
 
     metrics = summary.metrics or {}
     names = deciding_metric(metrics) if summary.model == "factorization" else metrics

@@ -1,4 +1,4 @@
-"""Help in sections: options that belong together stand together."""
+"""Help in sections: options that belong together are listed together."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import click
 
 REST = "Other options"
 _WIDEST = 27
-"""Flags that are longer have their text on the next line."""
+"""The text of a longer flag begins on the next line."""
 
 
 def sectioned(sections: Mapping[str, tuple[str, ...]]) -> type[click.Command]:
@@ -31,5 +31,5 @@ def sectioned(sections: Mapping[str, tuple[str, ...]]) -> type[click.Command]:
 
 
 def _write(formatter: click.HelpFormatter, records: list[tuple[str, str]], width: int) -> None:
-    # A column as wide in every section: padded, as click fits each list to what it holds.
+    # Padded to one width in all sections: click fits each list to its own flags.
     formatter.write_dl([(flags.ljust(width), text) for flags, text in records], col_max=_WIDEST)

@@ -7,17 +7,21 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import secrets
-import shutil
-from dataclasses import asdict, dataclass, field
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from dray.clusters.words import check_name
+from dray.clusters.providers import KINDS
+from dray.clusters.resolve import check_name
 from dray.errors import ClusterError, nearest
 
 _FILE = "cluster.json"
 _TOKEN = "token"  # noqa: S105  (the name of a file)
+_WORD = re.compile(rb"[!-~]+")
+_DASHBOARD = re.compile(r"http://[^/]+:\d{1,5}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,13 +29,14 @@ class Known:
     """A cluster that was started here."""
 
     name: str
-    kind: Literal["fleet", "kubernetes"]
+    kind: str
+    """One of `providers.KINDS`."""
     address: str
     """host:port of the head, as the cluster's machines see it."""
     dashboard: str
     """The job server, as the head sees it."""
     details: dict[str, Any] = field(default_factory=dict)
-    """What its kind needs to find it again; no secret."""
+    """What its kind needs to find it again. The variables of a fleet (`env:`) may be secrets."""
 
 
 def names() -> list[str]:
@@ -41,7 +46,7 @@ def names() -> list[str]:
 
 def read(name: str) -> Known:
     try:
-        return Known(**json.loads((_root() / name / _FILE).read_text(encoding="utf-8")))
+        found = json.loads((_root() / name / _FILE).read_text(encoding="utf-8"))
     except FileNotFoundError:
         known = names()
         raise ClusterError(
@@ -49,23 +54,55 @@ def read(name: str) -> Known:
             fix=f"Started here (dray cluster up): {', '.join(known) or 'none'}. Or use local, auto, spark, host:port, "
             "or http://head:8265.",
         ) from None
-    except (ValueError, TypeError) as error:
-        raise ClusterError(
-            f"What is known of the cluster {name} cannot be read: {error}.", fix=f"Remove {_root() / name}."
-        ) from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise damaged(name, str(error)) from error
+    if problem := _why_damaged(found, name):
+        raise damaged(name, problem)
+    return Known(**found)
+
+
+def damaged(name: str, why: str) -> ClusterError:
+    return ClusterError(f"What is known of the cluster {name} cannot be read: {why}.", fix=f"Remove {_root() / name}.")
+
+
+def _why_damaged(found: Any, name: str) -> str:
+    """Return what is not as dray writes it."""
+    if not isinstance(found, dict) or {*found} != {field.name for field in fields(Known)}:
+        return "its keys are not those that dray writes"
+    if not all(isinstance(found[key], str) for key in ("name", "kind", "address", "dashboard")):
+        return "it holds values that are not text"
+    if found["name"] != name:
+        return f'its name is "{found["name"]}"'
+    kind = KINDS.get(found["kind"])
+    if kind is None or not kind.provider:
+        return f'its kind is "{found["kind"]}"'
+    if not _DASHBOARD.fullmatch(found["dashboard"]):
+        return f'its dashboard is "{found["dashboard"]}"'
+    details = found["details"]
+    if not isinstance(details, dict):
+        return "its details are not an object"
+    wrong = [key for key, type_ in kind.details.items() if not isinstance(details.get(key), type_)]
+    return f"its {wrong[0]} is {details.get(wrong[0])!r:.80}" if wrong else ""
 
 
 def save(known: Known) -> None:
+    """Note a cluster, in a file for its user alone: the variables of a fleet may be secrets."""
     check_name(known.name)
     directory = _directory(known.name)
     scratch = directory / f".{_FILE}.{os.getpid()}"
-    scratch.write_text(json.dumps(asdict(known), indent=2) + "\n", encoding="utf-8")
+    scratch.unlink(missing_ok=True)
+    with os.fdopen(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+        file.write(json.dumps(asdict(known), indent=2) + "\n")
     scratch.replace(directory / _FILE)
 
 
 def remove(name: str) -> None:
-    """Forget a cluster, and its token."""
-    shutil.rmtree(_root() / name, ignore_errors=True)
+    """Forget a cluster, and its token; what else is in its directory stays, and the directory with it."""
+    directory = _root() / name
+    for path in (directory / _FILE, directory / _TOKEN, *directory.glob(f".{_FILE}.*")):
+        path.unlink(missing_ok=True)
+    with suppress(OSError):
+        directory.rmdir()
 
 
 def make_token(name: str) -> str:
@@ -85,7 +122,10 @@ def token(name: str) -> str:
     path = token_file(name)
     if path.stat().st_mode & 0o077:
         raise ClusterError(f"The token {path} can be read by others.", fix=f"chmod 600 {path}, or make a new cluster.")
-    return path.read_text(encoding="ascii").strip()
+    found = path.read_bytes().strip()
+    if not _WORD.fullmatch(found):
+        raise ClusterError(f"The token {path} is damaged.", fix=f"Take the cluster {name} down and up again.")
+    return found.decode("ascii")
 
 
 def token_file(name: str) -> Path:
@@ -98,6 +138,7 @@ def token_file(name: str) -> Path:
 def _directory(name: str) -> Path:
     directory = _root() / name
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    directory.chmod(0o700)
     return directory
 
 

@@ -11,12 +11,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from dray.errors import ConfigError
+from dray.masking import holds_password
 
 _NAME = re.compile(
     r"SECRET|TOKEN|PASSW|PASSPHRASE|CREDENTIAL|PRIVATE|API_?KEY|(?:^|_)(?:KEYS?|AUTH|DSN|SAS|COOKIE)(?:_|$)|_PWD$",
     re.IGNORECASE,
 )
-_PASSWORD = re.compile(r"://[^/@\s:]*:(?!\$\{)[^/@\s]+@|[?&]password=(?!\$\{)")
 _KEY_MATERIAL = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY|\bAKIA[0-9A-Z]{16}\b")
 _PLACE_NAME = re.compile(r"_(?:PATH|FILE|DIR|SOCK|MODE)$", re.IGNORECASE)
 """Variables that say where a secret is, or how it is used."""
@@ -30,11 +30,6 @@ _INSTEAD = (
 
 def is_secret_name(name: str) -> bool:
     return _NAME.search(name) is not None and _PLACE_NAME.search(name) is None
-
-
-def holds_password(text: str) -> bool:
-    """Whether an address in the text has a password; one that names a variable, ${DB_PASSWORD}, has none."""
-    return _PASSWORD.search(text) is not None
 
 
 def check_environment(variables: Mapping[str, str], environment: Mapping[str, str]) -> None:

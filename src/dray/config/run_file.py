@@ -8,58 +8,32 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import (
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Discriminator,
-    Field,
-    Tag,
-    ValidationError,
-    model_validator,
-)
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Discriminator, Field, Tag, model_validator
 
-from dray.config.factorization import (
-    EVENT_WEIGHTS,
-    FLAGS,
-    MISSING,
-    as_weights,
-    check_evaluation,
-    check_model,
-    default_rounds,
-)
-from dray.config.private import holds_password
+from dray.config.private import texts_in
 from dray.config.yaml_file import read_yaml
-from dray.errors import ConfigError, nearest
+from dray.masking import holds_password
 
 
-def _as_list(value: Any) -> Any:
+def as_list(value: Any) -> Any:
     if value is None:
         return []
     return value if isinstance(value, list | tuple) else [value]
 
 
-def _as_json(value: Any) -> Any:
+def as_json(value: Any) -> Any:
     """Return what run.json gives back: a resumed run must be asked for the same as the first one."""
     if hasattr(value, "tolist"):  # numpy
         value = value.tolist()
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"must hold finite numbers, not {value}")
     if isinstance(value, Mapping):
-        return {str(key): _as_json(item) for key, item in value.items()}
+        return {str(key): as_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_as_json(item) for item in value]
+        return [as_json(item) for item in value]
     return value if isinstance(value, bool | int | float | str) or value is None else str(value)
-
-
-def _as_params(value: Any) -> Any:
-    params = _as_json(value)
-    if isinstance(params, dict) and isinstance(order := params.get("monotone_constraints"), list):
-        # XGBoost takes a tuple, which JSON and YAML lack, or this text, but no list.
-        return params | {"monotone_constraints": f"({','.join(map(str, order))})"}
-    return params
 
 
 def _as_range(value: Any) -> Any:
@@ -73,13 +47,11 @@ def _shape(value: Any) -> str:
     return "auto" if value == "auto" else "number"
 
 
-Locations = Annotated[tuple[str, ...], BeforeValidator(_as_list)]
-Params = Annotated[dict[str, Any], BeforeValidator(_as_params)]
-Options = Annotated[dict[str, Any], BeforeValidator(_as_json)]
-Weights = Annotated[dict[str, float], BeforeValidator(as_weights)]
-Cutoffs = Annotated[tuple[Annotated[int, Field(ge=1)], ...], Field(min_length=1), BeforeValidator(_as_list)]
+Locations = Annotated[tuple[str, ...], BeforeValidator(as_list)]
+Options = Annotated[dict[str, Any], BeforeValidator(as_json)]
+Column = Annotated[str, Field(title="COLUMN")]
+"""A column that a model needs; the title is what its flag shows."""
 Level = Literal["stop", "restart", "shrink", "elastic"]
-ModelName = Literal["xgboost", "factorization"]
 
 
 class WorkerRange(BaseModel):
@@ -128,62 +100,38 @@ class StorageConfig(BaseModel):
 
 
 class RunConfig(BaseModel):
-    """One training run."""
+    """One training run: the keys that every model has. Each learner has a class with its own (`Learner.Config`).
+
+    A class of a learner says by the types of its fields what a key may be, and by validators which keys go together:
+    they raise ValueError("what: fix").
+    """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
+
+    FLAGS: ClassVar[Mapping[str, str]] = {"heartbeat_s": "--heartbeat", "wait_s": "--wait"}
+    """Flags that are not named as their keys are."""
+    HOLDS_OUT: ClassVar[tuple[str, ...]] = ("eval", "eval_fraction")
+    """Keys that say what to evaluate on: they exclude each other."""
 
     data: Locations
     """What to train on: files, directories, globs, local or s3://; a Delta Lake table; a database. All but Parquet is
     copied into the cache as Parquet first."""
 
-    model: ModelName = "xgboost"
-    """xgboost: trees that predict a column (label). factorization: a recommender, from who had what (user, item)."""
+    model: str
+    """The learner, by its name in the registry; each learner's class fixes it."""
 
-    label: str | None = None
-    """Column to predict. Needed for xgboost."""
-
-    objective: str | None = None
-    """binary, multiclass, regression, ranking, or any XGBoost objective. Default: chosen by the label."""
-
-    group: str | None = None
-    """Column that names the query of a row (ranking). Rows of one group stand together and are never split."""
-
-    weight: str | None = None
-    """Column with the weight of a row (of a group's first row in ranking)."""
-
-    ignore: Locations = ()
-    """Columns that are neither feature nor anything else."""
-
-    user: str | None = None
-    """Column with the id of the user: text or whole numbers. Needed for factorization, as is item."""
-
-    item: str | None = None
-    """Column with the id of the item."""
-
-    rating: str | None = None
-    """Column with ratings: explicit feedback. The last rating of a user and item counts."""
-
-    event: str | None = None
-    """Column with the type of an event: implicit feedback. Without it and rating, each row weighs 1."""
-
-    event_weights: Weights = Field(default_factory=lambda: dict(EVENT_WEIGHTS))
-    """Weight of each type of event; the weights of a user and item are summed up. What is given replaces the default:
-    {view: 1, add_to_cart: 3, purchase: 5, payment_failed: -2}."""
-
-    time: str | None = None
-    """Column with the time of an event or rating: a timestamp, a date, or seconds since 1970."""
-
-    half_life_days: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    """An event that is so much older than the newest one weighs half. Default: age does not matter."""
-
-    rounds: int = Field(default_factory=default_rounds, ge=1)
-    """Boosting rounds, or epochs. Default: 100; of a recommender 20 with ratings, 15 with events."""
+    rounds: int = Field(default=100, ge=1)
+    """Rounds to train; of some models epochs, with another default."""
 
     seed: int = Field(default=0, ge=0, lt=2**31)
-    """Seed of the split and of the learner."""
+    """Seed of the learner, and of the split unless split_seed is given."""
 
-    params: Params = Field(default_factory=dict)
-    """Settings of the learner: XGBoost's parameters, passed through; factors, regularization, ... of a recommender."""
+    split_seed: int = Field(default_factory=lambda values: values.get("seed", 0), ge=0, lt=2**31)
+    """Seed of the split: which rows eval_fraction sets aside. Default: seed. Runs with different seeds and the same
+    split_seed are evaluated on the same rows."""
+
+    params: Options = Field(default_factory=dict)
+    """Settings of the learner, by its own names."""
 
     eval: Locations = ()
     """What to evaluate on after every round; of the same format as data."""
@@ -201,21 +149,11 @@ class RunConfig(BaseModel):
     eval_fraction: float | None = Field(default=None, gt=0, lt=1)
     """Share of the rows set aside for evaluation, by row position: the same rows whatever the workers."""
 
-    eval_by: Literal["random", "time"] = "random"
-    """Which share of the events eval_fraction sets aside: drawn by seed, or the last by time. Recommenders only."""
-
-    eval_last: int | None = Field(default=None, ge=1)
-    """Set aside the last so many events of each user, by time. Recommenders only."""
-
-    eval_at: Cutoffs = (10,)
-    """Lengths of the lists that recall, NDCG and MAP are taken of, the first for early stopping. Recommenders only."""
-
     early_stop: int | None = Field(default=None, ge=1)
-    """Stop when the last evaluation metric (of recommenders: the RMSE, of events the NDCG) has not improved for this
-    many rounds; keep the best round."""
+    """Stop when the metric that decides has not improved for this many rounds; keep the best round."""
 
     continue_from: str | None = None
-    """A finished run to go on from: its trees, its cuts, its categories; its factors."""
+    """A finished run to go on from, with its model and what that was made of."""
 
     workers: Workers = "auto"
     """0 trains in this process; N on N Ray workers; {min: 2, max: 8} on as many as there is room for; auto decides."""
@@ -229,7 +167,7 @@ class RunConfig(BaseModel):
 
     on_failure: Level = "elastic"
     """When a worker is lost. stop: end, to be resumed. restart: all workers anew, from the last checkpoint. shrink: go
-    on with the others. elastic: replace it, go on with the others if nobody comes, take in whoever comes later."""
+    on with the rest. elastic: replace it, go on with the rest if there is no replacement, take in later workers."""
 
     max_failures: int = Field(default=100, ge=0)
     """Workers that may be lost in a run before it stops."""
@@ -252,79 +190,56 @@ class RunConfig(BaseModel):
     kubernetes: Options = Field(default_factory=dict)
     """For `dray job submit --on kubernetes` (docs/guides/kubernetes.md); other clusters do not need it."""
 
+    @classmethod
+    def flag(cls, key: str) -> str:
+        return cls.FLAGS.get(key, f"--{key.replace('_', '-')}")
+
+    @classmethod
+    def named(cls, key: str) -> str:
+        """Return a key as a run file and as the command line has it."""
+        return f"{key} ({cls.flag(key)})"
+
     @model_validator(mode="after")
-    def _fits_together(self) -> RunConfig:
+    def _fits_together(self) -> Self:
         if not self.data:
             raise ValueError("data is empty: name a file, a directory or a glob")
-        if any(holds_password(location) for location in (*self.data, *self.eval)):
-            # What stands here is written into the run directory.
-            raise ValueError(
-                "data holds a password: name a variable instead, as in postgresql://user:${DB_PASSWORD}@host"
-            )
-        check_evaluation(self)
-        check_model(self)
+        check_no_password(self)
+        self._check_evaluation()
         return self
 
-    @property
-    def kind(self) -> Literal["explicit", "implicit"]:
-        """What a recommender learns from: ratings or events."""
-        return "implicit" if self.rating is None else "explicit"
+    def _check_evaluation(self) -> None:
+        """Refuse two kinds of evaluation data, and to stop early without any."""
+        given = [self.named(key) for key in self.HOLDS_OUT if getattr(self, key) not in (None, ())]
+        if len(given) > 1:
+            raise ValueError(f"{' and '.join(given)} exclude each other: give one of them")
+        if self.early_stop is not None and not given:
+            raise ValueError(
+                f"{self.named('early_stop')} needs an evaluation set: add {self.named('eval_fraction')}, 0.2 say, "
+                f"or {self.named('eval')}"
+            )
 
 
-def make_config(values: Mapping[str, Any], *, origin: str = "the command line") -> RunConfig:
-    """Return the checked configuration, or a ConfigError that names the key and the fix."""
-    try:
-        return RunConfig.model_validate(dict(values))
-    except ValidationError as error:
-        raise _explain(error, origin) from None
+def check_no_password(config: RunConfig) -> None:
+    """Refuse a password anywhere: the configuration is written into the run directory, and goes along with jobs."""
+    for key, value in config.model_dump().items():
+        if any(holds_password(text) for text in texts_in(value)):
+            raise ValueError(
+                f"{key} holds a password: name a variable instead, as in postgresql://user:${{DB_PASSWORD}}@host, "
+                "and write an @ that belongs to something else as %40"
+            )
+    if "://" in config.cluster and "@" in config.cluster:
+        raise ValueError(
+            "cluster holds credentials: give the plain address, as in http://head:8265; "
+            "a token goes into RAY_AUTH_TOKEN"
+        )
+    endpoint = config.storage.endpoint or ""
+    if "@" in endpoint or "?" in endpoint or "#" in endpoint:
+        raise ValueError(
+            "storage.endpoint holds credentials: give the plain address, as in http://minio:9000; keys come from "
+            "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or from a profile"
+        )
 
 
 def read_run_file(path: str) -> dict[str, Any]:
     """Return the keys of a run file, unchecked: flags may still override them."""
     return read_yaml(path, "run file", "data: DIR")
-
-
-def _explain(error: ValidationError, origin: str) -> ConfigError:
-    problems = error.errors()
-    # A misspelt key leaves the right one missing: tell the first.
-    first = next((problem for problem in problems if problem["type"] == "extra_forbidden"), problems[0])
-    location = [first["ctx"]["key"]] if first["type"] == MISSING else _keys(first["loc"])
-    place = ".".join(location)
-    if first["type"] == "extra_forbidden":
-        model = _MODELS.get(location[0], RunConfig) if len(location) > 1 else RunConfig
-        hint = nearest(location[-1], model.model_fields)
-        known = ", ".join(model.model_fields)
-        return ConfigError(f'Unknown key "{place}" in {origin}.{hint}', fix=f"Known keys: {known}.")
-    if first["type"] in ("missing", MISSING):
-        return ConfigError(f'"{place}" is missing in {origin}.', fix=_HOW_TO_GIVE.get(place, f"Add {place}: ..."))
-    message = first["msg"].removeprefix("Value error, ")
-    if not place:
-        what, _, fix = message.partition(": ")
-        return ConfigError(f"{_sentence(what)}.", fix=f"{_sentence(fix)}." if fix else "")
-    if place == "workers" and first["type"] != "value_error":
-        message = "must be a number from 0 on, auto, or a range such as {min: 2, max: 8}"
-    flag = f" ({FLAGS[place]})" if place in FLAGS else ""
-    return ConfigError(f'"{place}" in {origin} is {first["input"]!r}: {message}.', fix=f"Change {place}{flag}.")
-
-
-def _sentence(words: str) -> str:
-    """Return words with a capital, unless they begin with a key."""
-    first = words.partition(" ")[0].rstrip(",")
-    return words if first in RunConfig.model_fields else f"{words[:1].upper()}{words[1:]}"
-
-
-def _keys(location: tuple[int | str, ...]) -> list[str]:
-    """Return a place as it is written: pydantic puts the alternative that it took behind "workers"."""
-    keys = [str(key) for key in location]
-    return keys[:1] + keys[2:] if keys[:1] == ["workers"] else keys
-
-
-_MODELS: dict[str, type[BaseModel]] = {"storage": StorageConfig, "workers": WorkerRange}
-_HOW_TO_GIVE = {
-    "data": "Give it as the first argument, or as data: DIR in the run file.",
-    "label": "Add --label COLUMN, or label: COLUMN in the run file.",
-    "user": "Add --user COLUMN, or user: COLUMN in the run file.",
-    "item": "Add --item COLUMN, or item: COLUMN in the run file.",
-    "workers.min": "Give both ends: workers: {min: 2, max: 8}.",
-    "workers.max": "Give both ends: workers: {min: 2, max: 8}.",
-}

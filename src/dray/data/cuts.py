@@ -1,7 +1,7 @@
 """Shared cuts: from a row sample to the few values per feature that every worker bins by.
 
 Pure. The table of cuts is itself a tiny data set, at most `bins` rows: the learner builds its reference
-matrix from it, which takes milliseconds, and everyone who has the table bins alike.
+matrix from it, which takes milliseconds, and every process with the table bins alike.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy.typing as npt
 Floats = npt.NDArray[np.float32]
 
 LARGEST = np.finfo(np.float32).max
-"""No number of a training is as large: it could not be told from what lies beyond the highest bin."""
+"""Larger than any number in training: it would not differ from what lies beyond the highest bin."""
 _OUTERMOST = LARGEST / 2
 _BEYOND = np.float32(1e-5)
 
@@ -35,10 +35,10 @@ def cut_table(points: Sequence[Floats], categories: Sequence[int | None]) -> Flo
 
 
 def bounded(points: Floats) -> Floats:
-    """Have the outermost bins reach as far as numbers do; points that were bounded before stay as they are.
+    """Extend the outermost bins to the largest numbers; points that are bounded already stay as they are.
 
-    XGBoost guesses the outermost borders: twice what the sample had. A row beyond them is binned within them all the
-    same, and trees are grown on that; prediction sees the number itself and sends it where missing values go.
+    XGBoost guesses the outermost borders: twice the sample's extremes. In training, a number beyond them falls into
+    the outermost bin; in prediction, XGBoost sees the number itself and treats it as missing.
     """
     inner = points[1:] if len(points) and points[0] > -_OUTERMOST else points
     low = [] if len(inner) and inner is points else [-_OUTERMOST]
@@ -47,10 +47,10 @@ def bounded(points: Floats) -> Floats:
 
 
 def borders_of(points: Floats, bins: int) -> Floats:
-    """Return all that a tree can split at when numbers are binned by these points.
+    """Return every value that a tree can split at when numbers are binned by these points.
 
     The first point only says where the lowest bin begins and the last where the highest ends: XGBoost doubles them.
-    With one point more than bins the last is no border itself, so that a bound takes no bin away.
+    With one point more than bins, the last is not a border, so that a bound costs no bin.
     """
     low, high = points[0], points[-1]
     with np.errstate(over="ignore"):
@@ -61,7 +61,7 @@ def borders_of(points: Floats, bins: int) -> Floats:
 def with_borders(columns: Sequence[Floats], borders: Sequence[Floats], bins: int) -> tuple[list[Floats], int]:
     """Return cut points with which trees that split at these borders predict binned rows exactly, and how many bins.
 
-    Points that have all borders stay as they are: a training that goes on with its own cuts goes on unchanged.
+    Points that include all borders stay as they are: a training that continues with its own cuts is unchanged.
     """
     covering: list[Floats] = []
     for column, needed in zip(columns, borders, strict=True):
@@ -77,7 +77,7 @@ def with_borders(columns: Sequence[Floats], borders: Sequence[Floats], bins: int
 def cut_points(column: Floats, bins: int) -> Floats:
     """Return at most `bins` values, each the lower border of a bin, bins holding about equally many rows.
 
-    A value so frequent that it fills a bin gets one to itself, and the others share what is left: a column
+    A value so frequent that it fills a bin gets its own bin, and the other values share the rest: a column
     that is mostly zero keeps its resolution elsewhere.
     """
     values, counts = np.unique(column[np.isfinite(column)], return_counts=True)
@@ -90,7 +90,7 @@ def cut_points(column: Floats, bins: int) -> Floats:
     first_of_bin = np.concatenate([[True], bin_of[1:] != bin_of[:-1]])
     after_heavy = np.concatenate([[False], heavy[:-1]])
     chosen = first_of_bin | after_heavy | heavy
-    if chosen.sum() > bins:  # many heavy values: they stay, the others are thinned out evenly
+    if chosen.sum() > bins:  # many frequent values: keep them, thin out the rest evenly
         others = np.flatnonzero(chosen & ~heavy)
         chosen = heavy.copy()
         chosen[others[np.linspace(0, len(others) - 1, bins - int(heavy.sum())).round().astype(int)]] = True

@@ -1,4 +1,4 @@
-"""Describe data: rows, columns, layout, and what to mind before training on it.
+"""Describe data: rows, columns, layout, and warnings before training on it.
 
 Rows, nulls and ranges come from Parquet's footers; everything else from a sample that is spread over all the data, so
 that a description of a billion rows takes seconds. `sample=0` reads every row.
@@ -36,24 +36,26 @@ def describe(
     sample: int = SAMPLE_ROWS,
     progress: Callable[[int, int], None] | None = None,
 ) -> Description:
-    """Describe a source, or whatever `open_source` opens: files, directories, tables in memory.
+    """Describe a source, or anything that `open_source` opens: files, directories, tables in memory.
 
-    With a `label`, columns that alone nearly decide it are found. With `workers`, the layout is judged for so many.
-    `sample` is about how many rows are looked at where the footers do not tell; 0 reads all.
+    With a `label`, warns about columns that alone nearly decide it. With `workers`, judges the layout for that number.
+    `sample`: about how many rows are read for what the footers lack; 0 reads all.
 
     >>> found = dray.describe("data/", label="y", workers=8)
     >>> found.rows.value, [warning.message for warning in found.warnings]
     """
     if sample < 0:
-        raise ConfigError(f"A sample of {sample} rows cannot be taken.", fix="Use a number of rows, or 0 for all.")
+        raise ConfigError(
+            f"A sample of {sample} rows cannot be taken.", fix="Use --sample with a number of rows, or 0 for all."
+        )
     if workers is not None and workers < 1:
-        raise ConfigError(f"{workers} workers cannot be fed.", fix="Use 1 or more.")
+        raise ConfigError(f"{workers} is not a number of workers.", fix="Use --workers 1 or more.")
     begun = time.perf_counter()
     opened = source if isinstance(source, Source) else open_source(source)
     if label is not None:
         require_column(opened.schema, label, role="the label")
     footers = read_footers(opened.dataset) if isinstance(opened, ParquetSource) else None
-    taken = take_sample(opened, sample, progress or _no_word)
+    taken = take_sample(opened, sample, progress or _no_report)
     if not taken.table.num_rows:
         raise _nothing_readable(opened, taken)
     known = (footers.columns if footers else {}) | taken.known
@@ -75,7 +77,7 @@ def _description(
     def profile(name: str) -> ColumnProfile:
         return profile_column(name, table[name], taken.rows.value, whole, known.get(name, NOTHING_KNOWN))
 
-    with ThreadPoolExecutor(pa.cpu_count()) as pool:  # sorting and counting let other threads run
+    with ThreadPoolExecutor(pa.cpu_count()) as pool:  # sorting and counting release the GIL
         columns = list(pool.map(profile, table.column_names))
     warnings: list[Concern] = []
     for column in columns:
@@ -113,8 +115,8 @@ def _layout(source: Source, footers: Footers | None, workers: int | None) -> Lay
     return other_layout(source.format, None if files is None else len(files), workers)
 
 
-def _no_word(done: int, total: int) -> None:
-    """Nobody asked how far it is."""
+def _no_report(done: int, total: int) -> None:
+    """Ignore the progress."""
 
 
 def _nothing_readable(source: Source, taken: Sample) -> DataError:
@@ -122,7 +124,6 @@ def _nothing_readable(source: Source, taken: Sample) -> DataError:
         return DataError(f"There are no rows in {source.name}.", fix="Name data that holds rows.")
     first = taken.rejects[0]
     return DataError(
-        f"No row of {source.name} can be read: {taken.rejected:,} were looked at. "
-        f"The first: {first.place}: {first.reason}",
-        fix="Check the format, and how it is read: --read delimiter=... header=false, types.",
+        f"No row of {source.name} can be read: {taken.rejected:,} were tried. The first: {first.place}: {first.reason}",
+        fix="Check the format and the options: --read delimiter=..., header=false, types=....",
     )

@@ -45,13 +45,13 @@ class Column:
     name: str
     kind: Kind
     categories: tuple[str, ...] = ()
-    """As text, whatever the values are."""
+    """As text, for values of any type."""
     values: str = TEXT
     """Arrow's name of the type of a category's values, such as int64; text of any size is "string"."""
 
     @property
     def category_count(self) -> int | None:
-        """None of a column that is no category."""
+        """None if the column is not a category."""
         return len(self.categories) if self.kind == "category" else None
 
     def to_json(self) -> dict[str, Any]:
@@ -67,9 +67,9 @@ class Column:
         )
 
     def takes(self, arrow: pa.DataType) -> bool:
-        """Say whether values of a type may stand in this column: only where they mean the same.
+        """Whether this column takes values of a type: only where they mean the same.
 
-        A dictionary may stand for its plain values, and the other way round: 1 is the category "1" of whole numbers.
+        A dictionary equals its plain values, and the other way round: 1 is the category "1" of whole numbers.
         """
         found = column_of(self.name, arrow)
         if pt.is_null(arrow):
@@ -101,7 +101,7 @@ def column_of(name: str, arrow: pa.DataType) -> Column:
 
 
 def kind_of(name: str, arrow: pa.DataType) -> Kind:
-    """Return the meaning of a column, or say why it has none."""
+    """Return the meaning of a column; raise if it has none."""
     if pt.is_floating(arrow) or pt.is_integer(arrow) or pt.is_decimal(arrow) or pt.is_null(arrow):
         return "number"
     if pt.is_boolean(arrow):
@@ -125,7 +125,7 @@ def is_text(arrow: pa.DataType) -> bool:
 
 
 def fits(found: Kind, known: Kind) -> bool:
-    """Say whether a column of one kind may stand where another is known: only where their numbers mean the same."""
+    """Whether a column of one kind may be used where another is known: only where their numbers mean the same."""
     return found == known or {found, known} == {"number", "boolean"}
 
 
@@ -157,7 +157,7 @@ def require_column(schema: pa.Schema, name: str, *, role: str) -> pa.DataType:
 class Encoder:
     """Turns record batches into the float32 matrix of the given columns, matched by name.
 
-    `unseen` counts, by column, the values that are in no category: they become missing. One thread at a time.
+    `unseen` counts, by column, the values that have no category: they become missing. One thread at a time.
     """
 
     def __init__(self, columns: Sequence[Column]) -> None:
@@ -191,7 +191,7 @@ class Encoder:
 
 
 def dictionary_of(values: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64]]:
-    """Return a column's distinct values as strings and, for each row, which one it is; the length means missing."""
+    """Return a column's distinct values as strings and each row's index into them; their number means missing."""
     if not pt.is_dictionary(values.type):
         values = values.dictionary_encode()
     local = texts_of(values.dictionary)
@@ -199,18 +199,18 @@ def dictionary_of(values: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64]]:
 
 
 def dictionary_type(values: pa.DataType) -> pa.DataType:
-    """One type for dictionaries of any size: another file may hold more values than the first one's index counts."""
+    """One type for dictionaries of any size: another file may hold more values than this index type can count."""
     return pa.dictionary(pa.int32(), values)
 
 
 def plain_field(field: pa.Field) -> pa.Field:
-    """Return a field without a dictionary of anything but text: files may keep such values either way."""
+    """Return a field without its dictionary, unless of text: files may store such values either way."""
     arrow = field.type
     return field.with_type(arrow.value_type) if pt.is_dictionary(arrow) and not is_text(arrow.value_type) else field
 
 
 def as_meant(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Return a batch with the dictionaries that `schema` knows."""
+    """Return a batch with the dictionary types of `schema`."""
     for index, field in enumerate(batch.schema):
         meant = schema.field(field.name).type
         if pa.types.is_dictionary(meant) and not pa.types.is_dictionary(field.type):
@@ -222,8 +222,8 @@ def as_meant(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 def texts_of(values: pa.Array) -> pa.Array:
     """Return values as the names of categories: one text a value, whatever type it is stored with.
 
-    A whole number is the same text as a float (a gap makes floats of pandas' integers), and a moment the same in
-    seconds and in nanoseconds. NaN is missing.
+    A whole number has the same text as a float (pandas turns integers with gaps into floats), and a timestamp the same
+    in seconds and in nanoseconds. NaN is missing.
     """
     if pt.is_floating(values.type):
         floats = values.cast(pa.float64())
@@ -260,6 +260,6 @@ def _numbers(values: pa.Array, column: Column) -> Floats:
         numbers = values.to_numpy(zero_copy_only=False)
     else:
         numbers = values.cast(pa.float32(), safe=False).to_numpy(zero_copy_only=False)
-    with np.errstate(over="ignore"):  # too large for float32 is infinite, which the learner refuses
+    with np.errstate(over="ignore"):  # too large for float32 becomes infinite, which the learner refuses
         floats: Floats = numbers.astype(np.float32, copy=False)
     return floats

@@ -1,8 +1,8 @@
-"""One way to open whatever rows come from: files, databases, tables in memory.
+"""One way to open any source of rows: files, databases, tables in memory.
 
 | locations                                            | source                                           |
 |------------------------------------------------------|--------------------------------------------------|
-| files, directories, globs; local or `s3://`          | by their endings, or by `format`                 |
+| files, directories, globs; local or `s3://`          | by their suffixes, or by `format`                |
 | a directory with `_delta_log`                        | a Delta Lake table                               |
 | `postgresql://`, `databricks://`, `${DATABASE_URL}`  | a query: see `sources/sql_database.py`           |
 | a function that returns a connection                 | a query                                          |
@@ -56,7 +56,9 @@ def open_source(
     names = [str(name) for name in ([locations] if not isinstance(locations, list | tuple) else locations)]
     found = format or format_of(names, storage)
     source = _call(found, _OPENERS[found], (names, storage), options)
-    return source if found in ("parquet", "delta") else with_partitions(source, names, storage)  # these know theirs
+    return (
+        source if found in ("parquet", "delta") else with_partitions(source, names, storage)
+    )  # these read their partitions themselves
 
 
 def _open_sql(location: Any, options: dict[str, Any]) -> Source:
@@ -117,7 +119,7 @@ def _open_delta(locations: list[str], storage: StorageOptions, *, version: int |
     from dray.data.sources.delta import open_delta
 
     if len(locations) != 1:
-        raise ConfigError(f"{len(locations)} Delta Lake tables were named.", fix="Name one.")
+        raise ConfigError(f"{len(locations)} Delta Lake tables were named.", fix="Name one table.")
     return open_delta(locations[0], storage, version)
 
 
@@ -135,7 +137,7 @@ def _call(format: str, opener: Callable[..., Source], arguments: tuple[Any, ...]
 
 
 def format_of(locations: Sequence[str], storage: StorageOptions) -> str:
-    """Return the format of what the locations name: by their looks, the files' endings, or their first bytes."""
+    """Return the format of the locations: by the kind of location, the files' suffixes, or their first bytes."""
     from dray.data.sources.sql_database import is_address
 
     if len(locations) == 1 and is_address(locations[0]):
@@ -147,14 +149,14 @@ def format_of(locations: Sequence[str], storage: StorageOptions) -> str:
     for file in find_files(locations, storage):
         ending = next((end for end in ENDINGS if plain_name(file.location).endswith(end)), None)
         by_format[ENDINGS[ending]].append(file) if ending else unknown.append(file)
-    for file in unknown[:1]:  # one tells for all without an ending
+    for file in unknown[:1]:  # one decides for all files without a suffix
         by_format[_sniff(file, storage)] += unknown
     if len(by_format) == 1:
         return next(iter(by_format))
     parts = [f"{len(files):,} {name} ({files[0].location})" for name, files in sorted(by_format.items())]
     raise DataError(
         f"{', '.join(locations)} has files of several formats: {', '.join(parts)}.",
-        fix="Name those of one format, such as 'data/*.csv'; or say the format if the endings mislead.",
+        fix="Name files of one format, such as 'data/*.csv'; or give --format if the suffixes are wrong.",
     )
 
 
@@ -168,7 +170,7 @@ def _is_delta(location: str, storage: StorageOptions) -> bool:
 
 
 def _sniff(file: DataFile, storage: StorageOptions) -> str:
-    """Return the format of a file whose name does not tell."""
+    """Return the format of a file by its first bytes."""
     first = head(file, storage, 4096)
     text = first.removeprefix(b"\xef\xbb\xbf").lstrip()
     if first.startswith(b"PAR1"):
@@ -178,5 +180,6 @@ def _sniff(file: DataFile, storage: StorageOptions) -> str:
     if text.startswith((b"{", b"[")):
         return "json"
     raise DataError(
-        f"The name of {file.location} does not tell its format.", fix=f"Say it: format={', '.join(FORMATS[:4])}."
+        f"The format of {file.location} is not known from its name or content.",
+        fix=f"Give it: --format {', '.join(FORMATS[:4])}.",
     )

@@ -1,26 +1,25 @@
-"""Parquet: footers for the driver, record batches for whoever holds a shard."""
+"""Parquet: footers for the driver, record batches for the workers."""
 
 from __future__ import annotations
 
-import base64
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dray.data.features import as_meant, column_of, dictionary_type, is_text
+from dray.data.features import as_meant, column_of, is_text
+from dray.data.parquet_footer import footer_of, read_footer, reading, schema_of, stored_bytes
 from dray.data.partitions import Constant, constants_of, kept_types, partitions_of, with_constants
 from dray.data.shards import Slice
 from dray.errors import DataError, DrayError, StorageError
-from dray.retry import OnWait, Patience, no_word
-from dray.storage import StorageOptions, expand, open_storage, patience_with, patiently, translate_errors
+from dray.retry import OnWait, Retrier, no_report
+from dray.storage import StorageOptions, expand, open_storage, retrier_for
 
 BATCH_BYTES = 16 * 2**20
-"""About the size of a decoded batch: large enough to be quick, small enough that memory follows the matrix."""
+"""About the size of a decoded batch: large enough to be fast, small enough that memory stays that of the matrix."""
 LEAST_BATCH_ROWS = 1024
 
 
@@ -34,7 +33,9 @@ class Dataset:
     bytes: int
     storage: StorageOptions
     contents: tuple[tuple[str, int, int], ...] = ()
-    """Name, rows and bytes of every file: enough to see later whether the data is still the same."""
+    """Name, rows and bytes of every file."""
+    footers: tuple[str, ...] = ()
+    """Digest of every file's footer."""
 
     @property
     def rows(self) -> int:
@@ -45,49 +46,36 @@ class Dataset:
         return list(dict.fromkeys(group.file for group in self.row_groups))
 
 
-@contextmanager
-def reading(file: str) -> Iterator[None]:
-    """Name the file when it turns out to be damaged or unreadable."""
-    try:
-        with translate_errors(file):
-            yield
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
-        first_line = (str(error).splitlines() or ["no reason given"])[0]
-        raise DataError(
-            f"Cannot read {file} as Parquet: {first_line}",
-            fix="Check that the file is complete (it may still be written, or was cut off), or leave it out.",
-        ) from error
-
-
 def open_dataset(locations: Sequence[str], storage: StorageOptions) -> Dataset:
-    """Read the footers of all files, in parallel; refuse files that do not fit together."""
+    """Read the footers of all files, in parallel; refuse files whose columns differ."""
     files = expand(locations, storage)
     with ThreadPoolExecutor(max_workers=16) as pool:
-        footers = list(pool.map(lambda file: read_footer(file, storage), files))
+        read = list(pool.map(lambda file: read_footer(file, storage), files))
+    footers = [footer.metadata for footer in read]
     schemas = [schema_of(footer) for footer in footers]
     constants = _constants(locations, files, footers, schemas)
     schemas = [with_fields(found, own) for found, own in zip(schemas, constants, strict=True)]
     schema, typed_by = _common_schema(schemas, files)
     groups: list[Slice] = []
     position = 0
-    for file, footer, found, own in zip(files, footers, schemas, constants, strict=True):
+    for file, footer, found, own in zip(files, read, schemas, constants, strict=True):
         _require_same(schema, found, typed_by, files[0], file)
-        for index in range(footer.num_row_groups):
-            rows = footer.row_group(index).num_rows
+        for index in range(footer.metadata.num_row_groups):
+            rows = footer.metadata.row_group(index).num_rows
             if rows:
-                groups.append(Slice(file, index, 0, rows, position, own))
+                groups.append(Slice(file, index, 0, rows, position, own, footer.digest))
             position += rows
     if not groups:
         raise DataError(f"There are no rows in {', '.join(locations)}.", fix="Name Parquet files that hold rows.")
     size = sum(f.row_group(i).total_byte_size for f in footers for i in range(f.num_row_groups))
-    contents = [(file, footer.num_rows, _stored_bytes(footer)) for file, footer in zip(files, footers, strict=True)]
-    return Dataset(schema, tuple(groups), size, storage, tuple(contents))
+    contents = [(file, footer.num_rows, stored_bytes(footer)) for file, footer in zip(files, footers, strict=True)]
+    return Dataset(schema, tuple(groups), size, storage, tuple(contents), tuple(footer.digest for footer in read))
 
 
 def _constants(
     locations: Sequence[str], files: Sequence[str], footers: Sequence[pq.FileMetaData], schemas: Sequence[pa.Schema]
 ) -> list[tuple[Constant, ...]]:
-    """Return the columns in the names of each file's directories; a type that any file says is the type."""
+    """Return the columns in the names of each file's directories; if a file holds the column, its type counts."""
     parts = partitions_of(locations, files)
     types: dict[str, pa.DataType] = {}
     for footer, schema in zip(footers, schemas, strict=True):
@@ -97,18 +85,11 @@ def _constants(
 
 
 def with_fields(schema: pa.Schema, constants: Sequence[Constant]) -> pa.Schema:
-    """Return a file's schema with the columns that stand in the names of its directories."""
+    """Return a file's schema with the columns in the names of its directories."""
     for constant in constants:
         if constant.name not in schema.names:
             schema = schema.append(pa.field(constant.name, constant.type))
     return schema
-
-
-def _stored_bytes(footer: pq.FileMetaData) -> int:
-    """Bytes of a file as far as its footer tells: no other request to the store is needed."""
-    groups = (footer.row_group(index) for index in range(footer.num_row_groups))
-    columns = (group.column(index) for group in groups for index in range(group.num_columns))
-    return int(footer.serialized_size + sum(column.total_compressed_size for column in columns))
 
 
 def read_slices(
@@ -116,45 +97,61 @@ def read_slices(
     columns: Sequence[str],
     categories: Sequence[str],
     storage: StorageOptions,
-    on_wait: OnWait = no_word,
+    on_wait: OnWait = no_report,
 ) -> Iterator[tuple[Slice, pa.RecordBatch]]:
-    """Yield the rows of the slices in order, in batches, each with the slice that it is.
+    """Yield the rows of the slices in order, in batches, each with its slice.
 
-    `categories` are read as dictionaries, straight from the file's own: no string is built for a row. A store that
-    fails for a moment is waited for: `on_wait` hears of it, and may raise to end the reading.
+    `categories` are read as dictionaries, straight from the file's own: no string is built for a row. Transient
+    errors of the store are retried: `on_wait` is called before every wait, and may raise to end the reading.
     """
     batch_rows = max(LEAST_BATCH_ROWS, BATCH_BYTES // (4 * max(1, len(columns))))
     source = _Source(categories, storage)
     try:
-        for piece in slices:
-            patience = patience_with(piece.file, storage, on_wait)
-            yield from _read_patiently(source, piece, columns, batch_rows, patience)
+        for slice_ in slices:
+            retrier = retrier_for(slice_.file, storage, on_wait)
+            yield from _read_with_retries(source, slice_, columns, batch_rows, retrier)
     finally:
         source.close()
 
 
 class _Source:
-    """The file that is being read: one at a time."""
+    """The file that is being read: one at a time. Its footer must be the one that the rows were planned with."""
 
     def __init__(self, categories: Sequence[str], storage: StorageOptions) -> None:
         self._categories = categories
         self._storage = storage
         self._file: str | None = None
         self._reader: pq.ParquetFile | None = None
-        self._footer: pq.FileMetaData | None = None
+        self._digest = ""
 
-    def open(self, piece: Slice) -> pq.ParquetFile:
-        file = piece.file
-        if self._reader is not None and file == self._file:
-            return self._reader
-        self.close()
-        elsewhere = {constant.name for constant in piece.constants}  # perhaps not in the file
-        reader = _open(file, [name for name in self._categories if name not in elsewhere], self._storage)
-        if file == self._file and self._footer is not None and not reader.metadata.equals(self._footer):
-            reader.close(force=True)
-            raise DataError(f"{file} was changed while it was read.", fix="Start again when nobody writes the data.")
-        self._file, self._reader, self._footer = file, reader, reader.metadata
-        return reader
+    def open(self, slice_: Slice) -> pq.ParquetFile:
+        file = slice_.file
+        if self._reader is None or file != self._file:
+            self.close()
+            elsewhere = {constant.name for constant in slice_.constants}  # perhaps not in the file
+            self._open(file, [name for name in self._categories if name not in elsewhere])
+        if slice_.footer and slice_.footer != self._digest:
+            raise changed(file)
+        assert self._reader is not None
+        return self._reader
+
+    def _open(self, file: str, categories: Sequence[str]) -> None:
+        filesystem, path = open_storage(file, self._storage)
+        stream = filesystem.open_input_file(path)
+        footer = footer_of(stream)
+        if file == self._file and footer.digest != self._digest:  # opened again
+            stream.close()
+            raise changed(file)
+        # Buffered reading keeps one page of a column in memory instead of the whole column of a row group.
+        self._reader = pq.ParquetFile(
+            stream,
+            metadata=footer.metadata,
+            read_dictionary=list(categories),
+            buffer_size=2**20,
+            pre_buffer=False,
+            page_checksum_verification=True,  # where files have checksums: ingest writes them
+        )
+        self._file, self._digest = file, footer.digest
 
     def close(self) -> None:
         if self._reader is not None:
@@ -162,92 +159,56 @@ class _Source:
             self._reader = None
 
 
-def _read_patiently(
-    source: _Source, piece: Slice, columns: Sequence[str], batch_rows: int, patience: Patience
+def changed(file: str) -> DataError:
+    return DataError(f"{file} was changed while dray read it.", fix="Start again when no process writes the data.")
+
+
+def _read_with_retries(
+    source: _Source, slice_: Slice, columns: Sequence[str], batch_rows: int, retrier: Retrier
 ) -> Iterator[tuple[Slice, pa.RecordBatch]]:
-    """Yield the rows of one slice; after an error that passes, open the file again and go on where it stopped."""
+    """Yield the rows of one slice; after a transient error, open the file again and go on where reading stopped."""
     while True:
         try:
-            with reading(piece.file):
-                for part, batch in _read_slice(source.open(piece), piece, columns, batch_rows):
-                    patience.succeeded()
-                    piece = replace(piece, start=part.stop, position=part.position + part.rows)
-                    yield part, batch
+            with reading(slice_.file):
+                for taken, batch in _read_slice(source.open(slice_), slice_, columns, batch_rows):
+                    retrier.succeeded()
+                    slice_ = replace(slice_, start=taken.stop, position=taken.position + taken.rows)
+                    yield taken, batch
             return
         except StorageError as error:
             source.close()
-            patience.wait_after(error)
-
-
-def schema_of(footer: pq.FileMetaData) -> pa.Schema:
-    """Return the types of a file's columns, dictionaries included.
-
-    pyarrow gives back dictionaries of text only. That others were dictionaries as well (pandas' Categorical of
-    integers) stands in the schema that the writer left in the footer.
-    """
-    found = footer.schema.to_arrow_schema()
-    meant = _written_schema(footer)
-    for index, field in enumerate(found):
-        position = meant.get_field_index(field.name)
-        type_ = field.type if position < 0 else meant.field(position).type
-        if pa.types.is_dictionary(field.type):
-            found = found.set(index, field.with_type(dictionary_type(field.type.value_type)))
-        elif pa.types.is_dictionary(type_) and not pa.types.is_nested(field.type):
-            found = found.set(index, field.with_type(dictionary_type(field.type)))
-    return found
-
-
-def _written_schema(footer: pq.FileMetaData) -> pa.Schema:
-    """Return the schema as the writer had it; an empty one if it did not say."""
-    written = (footer.metadata or {}).get(b"ARROW:schema", b"")
-    try:
-        return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(written)))
-    except (pa.ArrowException, ValueError, OSError, EOFError):  # pyarrow reads the file without it, too
-        return pa.schema([])
+            retrier.wait_after(error)
 
 
 def _read_slice(
-    reader: pq.ParquetFile, piece: Slice, columns: Sequence[str], batch_rows: int
+    reader: pq.ParquetFile, slice_: Slice, columns: Sequence[str], batch_rows: int
 ) -> Iterator[tuple[Slice, pa.RecordBatch]]:
     start = 0
+    if slice_.row_group >= reader.num_row_groups or reader.metadata.row_group(slice_.row_group).num_rows < slice_.stop:
+        raise changed(slice_.file)
     schema = schema_of(reader.metadata)
-    added = {constant.name for constant in piece.constants} - set(schema.names)
+    added = {constant.name for constant in slice_.constants} - set(schema.names)
     stored = [name for name in columns if name not in added]
-    for batch in reader.iter_batches(batch_rows, row_groups=[piece.row_group], columns=stored):
-        first, last = max(start, piece.start), min(start + batch.num_rows, piece.stop)
+    for batch in reader.iter_batches(batch_rows, row_groups=[slice_.row_group], columns=stored):
+        first, last = max(start, slice_.start), min(start + batch.num_rows, slice_.stop)
         if first < last:
-            part = replace(piece, start=first, stop=last, position=piece.position + first - piece.start)
+            taken = replace(slice_, start=first, stop=last, position=slice_.position + first - slice_.start)
             rows = as_meant(batch.slice(first - start, last - first), schema)
-            yield part, with_constants(rows, columns, piece.constants, piece.file) if piece.constants else rows
+            yield taken, with_constants(rows, columns, slice_.constants, slice_.file) if slice_.constants else rows
         start += batch.num_rows
-        if start >= piece.stop:
+        if start >= slice_.stop:
             return
-
-
-def _open(file: str, categories: Sequence[str], storage: StorageOptions) -> pq.ParquetFile:
-    filesystem, path = open_storage(file, storage)
-    # Buffered reading keeps one page of a column in memory instead of the whole column of a row group.
-    return pq.ParquetFile(
-        filesystem.open_input_file(path), read_dictionary=list(categories), buffer_size=2**20, pre_buffer=False
+    raise DataError(
+        f"{slice_.file} holds fewer rows than its footer says: {start:,} of {slice_.stop:,} in row group "
+        f"{slice_.row_group}.",
+        fix="It is damaged, or was changed while dray read it: write it again, or leave it out.",
     )
-
-
-def read_footer(file: str, storage: StorageOptions) -> pq.FileMetaData:
-    """Return the footer of a file, patiently."""
-
-    def read() -> pq.FileMetaData:
-        filesystem, path = open_storage(file, storage)
-        with filesystem.open_input_file(path) as stream:
-            return pq.read_metadata(stream)
-
-    with reading(file):
-        return patiently(file, storage, read)
 
 
 def _common_schema(schemas: Sequence[pa.Schema], files: Sequence[str]) -> tuple[pa.Schema, dict[str, str]]:
     """Return the first file's schema, and which file gives a column its type: the first where it is not all null.
 
-    What is a dictionary in one file is one in all: a category, as text is.
+    A dictionary in one file is a dictionary in all: a category, as text is.
     """
     for file, schema in zip(files, schemas, strict=True):
         names = Counter(schema.names)
@@ -270,7 +231,7 @@ def _common_schema(schemas: Sequence[pa.Schema], files: Sequence[str]) -> tuple[
 
 
 def _says_more(one: pa.DataType, other: pa.DataType) -> bool:
-    """Whether a type tells what the other leaves open: any type of a column of nulls, a dictionary of its values."""
+    """Whether a type is more specific: any type than a column of nulls, a dictionary than its values."""
     if pa.types.is_null(other):
         return not pa.types.is_null(one)
     return bool(pa.types.is_dictionary(one) and one.value_type == other)
@@ -301,7 +262,7 @@ def _require_same(
 
 
 def _same_meaning(name: str, one: pa.DataType, other: pa.DataType) -> bool:
-    """A dictionary and its plain values are one thing, and a column of nulls fits any."""
+    """A dictionary and its plain values mean the same, and a column of nulls fits any type."""
     if pa.types.is_null(one) or pa.types.is_null(other) or _says_more(one, other):
         return True
     try:

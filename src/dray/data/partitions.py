@@ -1,17 +1,17 @@
-"""Columns that stand in the names of directories: `year=2024/month=1/part.parquet`, as Hive, Spark and pyarrow write.
+"""Columns in the names of directories: `year=2024/month=1/part.parquet`, as Hive, Spark and pyarrow write.
 
 | what                              | means                                                                           |
 |-----------------------------------|---------------------------------------------------------------------------------|
 | `key=value`, below what was named | a column with one value in all rows of the files below                          |
 | `__HIVE_DEFAULT_PARTITION__`      | missing                                                                         |
-| `%2F` and the like                | the character that it stands for, in keys and values                            |
+| `%2F` and the like                | the character that it encodes, in keys and values                               |
 | whole numbers in all directories  | int64; text if two of them are one number (`01` and `1`)                        |
 | anything else                     | text; where dray wrote the files, what the column was before                    |
 
-Directories above the location that the user named say nothing. Of a glob, those from the first wildcard on count; of
+Directories above the location that the user named do not count. Of a glob, those from the first wildcard on count; of
 several locations, those in which they differ: so `data/g=*` means the same whether the shell expands it or dray.
 
-Pure but for the values of batches. Who reads files gets the constants of a file along with its name.
+Pure but for the values of batches. A reader of files gets the constants of a file along with its name.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from dray.storage import absolute, is_s3
 
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 KEPT_TYPES = b"dray:partitions"
-"""Where a Parquet file that dray wrote says what the columns in the names of its directories were."""
+"""Metadata key under which a Parquet file that dray wrote holds the types of the columns in its directories' names."""
 _WHOLE = re.compile(r"-?[0-9]+")
 _INT64 = range(-(2**63), 2**63)
 
-Parts = tuple[tuple[str, str | None], ...]
+DirectoryKeys = tuple[tuple[str, str | None], ...]
 """Keys of a file's directories with their values, outermost first; None is missing."""
 
 
@@ -68,18 +68,18 @@ class Constant:
         return pa.DictionaryArray.from_arrays(indices, pa.array([self.value(self.type.value_type, file)]))
 
 
-def partitions_of(locations: Sequence[str], files: Sequence[str]) -> list[Parts]:
-    """Return what the directories of each file say, all with the same keys."""
+def partitions_of(locations: Sequence[str], files: Sequence[str]) -> list[DirectoryKeys]:
+    """Return the keys and values in the directories of each file; all have the same keys."""
     bases = [_base(location, files) for location in locations]
     if len(bases) > 1 and (common := _common(bases)) is not None:
-        found = [_parts(file, common) for file in files]
-        if len({tuple(key for key, _ in parts) for parts in found}) == 1:
+        found = [_keys_of(file, common) for file in files]
+        if len({tuple(key for key, _ in keys) for keys in found}) == 1:
             return found
-    found = [_parts(file, _own(file, bases)) for file in files]
-    for file, parts in zip(files, found, strict=True):
+    found = [_keys_of(file, _own(file, bases)) for file in files]
+    for file, keys in zip(files, found, strict=True):
         for one, one_parts, other, other_parts in (
-            (files[0], found[0], file, parts),
-            (file, parts, files[0], found[0]),
+            (files[0], found[0], file, keys),
+            (file, keys, files[0], found[0]),
         ):
             lacking = {key for key, _ in one_parts} - {key for key, _ in other_parts}
             if lacking:
@@ -90,13 +90,13 @@ def partitions_of(locations: Sequence[str], files: Sequence[str]) -> list[Parts]
     return found
 
 
-def constants_of(parts: Sequence[Parts], known: Mapping[str, pa.DataType]) -> list[tuple[Constant, ...]]:
+def constants_of(keys: Sequence[DirectoryKeys], known: Mapping[str, pa.DataType]) -> list[tuple[Constant, ...]]:
     """Return the columns of each file, with one type a key: the known one, or what the names say."""
     types = {
-        key: known[key] if key in known and not pt.is_null(known[key]) else _type([dict(found)[key] for found in parts])
-        for key, _ in (parts[0] if parts else ())
+        key: known[key] if key in known and not pt.is_null(known[key]) else _type([dict(found)[key] for found in keys])
+        for key, _ in (keys[0] if keys else ())
     }
-    return [tuple(Constant(key, text, types[key]) for key, text in found) for found in parts]
+    return [tuple(Constant(key, text, types[key]) for key, text in found) for found in keys]
 
 
 def with_constants(
@@ -104,7 +104,7 @@ def with_constants(
 ) -> pa.RecordBatch:
     """Return these columns of a file's rows; those in the names of its directories are added.
 
-    A column that is in the file as well counts as it is there, and must be what the directory says.
+    For a column that is in the file as well, the file's values count; they must equal the directory's.
     """
     arrays = []
     by_name = {constant.name: constant for constant in constants}
@@ -120,13 +120,13 @@ def with_constants(
 
 
 def keep_types(schema: pa.Schema, columns: Sequence[str]) -> dict[bytes, bytes]:
-    """Return what a Parquet file says of the columns in the names of its directories."""
+    """Return the metadata that keeps the types of the columns in the names of directories."""
     kept = pa.schema([schema.field(name) for name in columns]).remove_metadata()
     return {KEPT_TYPES: base64.b64encode(kept.serialize().to_pybytes())}
 
 
 def kept_types(metadata: Mapping[bytes, bytes] | None) -> dict[str, pa.DataType]:
-    """Return what `keep_types` kept; nothing of files that others wrote."""
+    """Return what `keep_types` kept; nothing for files that dray did not write."""
     kept = (metadata or {}).get(KEPT_TYPES)
     if kept is None:
         return {}
@@ -139,7 +139,7 @@ def kept_types(metadata: Mapping[bytes, bytes] | None) -> dict[str, pa.DataType]
 def _require_alike(column: pa.Array, constant: Constant, file: str) -> None:
     values = column.dictionary_decode() if pt.is_dictionary(column.type) else column
     if pt.is_time(values.type) or pt.is_duration(values.type) or pt.is_nested(values.type):
-        return  # has no one text to be compared with
+        return  # its values have no single text to compare with
     expected = constant.value(values.type, file)
     if constant.text is None:
         alike = values.null_count == len(values)
@@ -153,7 +153,7 @@ def _require_alike(column: pa.Array, constant: Constant, file: str) -> None:
         said = "that it is missing" if constant.text is None else constant.text
         raise DataError(
             f'Column "{constant.name}" of {file} holds {unlike!r}, but its directory says {said}.',
-            fix=f"Mend the one that is wrong, or rename the directory; --ignore {constant.name} trains without it.",
+            fix=f"Correct the one that is wrong, or rename the directory; --ignore {constant.name} trains without it.",
         )
 
 
@@ -163,7 +163,7 @@ def _type(texts: Sequence[str | None]) -> pa.DataType:
     return pa.int64() if whole and len({int(text) for text in there}) == len(there) else pa.string()
 
 
-def _parts(file: str, base: str) -> Parts:
+def _keys_of(file: str, base: str) -> DirectoryKeys:
     folders = file[len(base) :].strip("/").split("/")[:-1]
     found: dict[str, str | None] = {}
     for folder in folders:
@@ -173,7 +173,7 @@ def _parts(file: str, base: str) -> Parts:
         key = unquote(key)
         if key in found:
             raise DataError(
-                f'Two directories of {file} say what "{key}" is.', fix="Rename one of them, or name the inner one."
+                f'Two directories of {file} give a value for "{key}".', fix="Rename one of them, or name the inner one."
             )
         found[key] = None if text == NO_VALUE else unquote(text)
     return tuple(found.items())
@@ -181,17 +181,17 @@ def _parts(file: str, base: str) -> Parts:
 
 def _base(location: str, files: Sequence[str]) -> str:
     """Return the directory below which names of directories count."""
-    place = location.rstrip("/") if is_s3(location) else absolute(location)
-    if place in files:
-        return place.rpartition("/")[0]
-    if any(file.startswith(f"{place}/") for file in files):
-        return place
-    wildcard = re.search(r"[*?\[]", place)
-    return place[: wildcard.start()].rpartition("/")[0] if wildcard else place
+    named = location.rstrip("/") if is_s3(location) else absolute(location)
+    if named in files:
+        return named.rpartition("/")[0]
+    if any(file.startswith(f"{named}/") for file in files):
+        return named
+    wildcard = re.search(r"[*?\[]", named)
+    return named[: wildcard.start()].rpartition("/")[0] if wildcard else named
 
 
 def _common(bases: Sequence[str]) -> str | None:
-    """Return the directory that holds all of them, if there is one."""
+    """Return the directory that contains all of them, if there is one."""
     if len({is_s3(base) for base in bases}) > 1:
         return None
     common = os.path.commonpath([base.removeprefix("s3://") for base in bases])
@@ -199,6 +199,6 @@ def _common(bases: Sequence[str]) -> str | None:
 
 
 def _own(file: str, bases: Sequence[str]) -> str:
-    """Return the nearest directory that was named and holds a file."""
+    """Return the nearest of the named directories that holds a file."""
     own = [base for base in bases if file.startswith(f"{base.rstrip('/')}/")]
     return max(own, key=len, default=file.rpartition("/")[0])

@@ -21,7 +21,7 @@ class Preparation:
     weight: str | None
     group: str | None
     cuts: npt.NDArray[np.float32]
-    """The reference rows that everybody bins by (`cuts.py`)."""
+    """The reference rows by which every worker bins (`cuts.py`)."""
     bins: int
     split: Split | None
     label_sample: Split

@@ -1,7 +1,7 @@
-"""The options of every format, each with its type; and what a text on the command line means for it.
+"""The options of every format, each with its type; and how their text on the command line is parsed.
 
-A value of another type is refused with what was given and how to write it. Where text is wanted, the text arrives as it
-was typed: `NO` is no boolean, `1e3` no number and `null` not nothing.
+A value of another type is refused; the error shows the value and how to write it. Where text is wanted, it arrives as
+it was typed: `NO` is not a boolean, `1e3` not a number and `null` not None.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ _TRUE, _FALSE = ("true", "yes", "on"), ("false", "no", "off")
 _WORDS = {"\\t": "\t", "tab": "\t"}
 """A tab is hard to type."""
 _COMMA = re.compile(r",(?![^\[(]*[\])])")
-"""One that is not within brackets."""
+"""A comma outside brackets."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What an option takes."""
+    """The type of an option."""
 
     wanted: str
     example: str
-    """How to write it, in Python."""
+    """An example in Python."""
     typed: str
-    """How to write it on the command line."""
+    """An example on the command line."""
     convert: Callable[[Any], Any]
-    """Returns the value of the right type; raises ValueError for what cannot be it."""
+    """Returns the value with the right type; raises ValueError if that is not possible."""
     parse: Callable[[str], Any]
-    """Returns what a text on the command line means."""
+    """Parses a text of the command line."""
 
 
 def as_options(format: str, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -44,7 +44,7 @@ def as_options(format: str, options: Mapping[str, Any]) -> dict[str, Any]:
     found = {}
     for name, value in options.items():
         if name not in known:
-            fix = f"It has {', '.join(known)}." if known else "It has none."
+            fix = f"Its options are {', '.join(known)}." if known else "It has no options: leave --read out."
             raise ConfigError(f'The format {format} has no option "{name}".{nearest(name, list(known))}', fix=fix)
         kind = known[name]
         if value is None and kind not in (_FLAG, _QUOTE):
@@ -61,7 +61,7 @@ def as_options(format: str, options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def parse_option(name: str, text: str) -> Any:
-    """Return what a text on the command line means for an option of any format; of an unknown one the text itself.
+    """Parse a text of the command line for an option of any format; for an unknown option, return the text itself.
 
     Raises yaml.YAMLError where a bracket is not closed.
     """
@@ -74,12 +74,12 @@ def _text(value: Any) -> str:
         return value
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)  # -999 in a YAML file
-    raise ValueError(f"{value!r} is not text; write it in quotes, as it stands in the data")
+    raise ValueError(f"{value!r} is not text; write it in quotes, exactly as in the data")
 
 
 def _texts(value: Any) -> tuple[str, ...]:
     if isinstance(value, str):
-        value = _split(value)  # never the characters of a text
+        value = _split(value)  # not the characters of a text
     if isinstance(value, list | tuple):
         return tuple(_text(item) for item in value)
     if isinstance(value, set | frozenset | Mapping):
@@ -100,7 +100,7 @@ def _names(value: Any) -> tuple[str, ...]:
     names = _texts(value)
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise ValueError(f"{twice!r} is there twice")
+        raise ValueError(f"{twice!r} occurs twice")
     if not all(names):
         raise ValueError("one is empty")
     return names
@@ -178,7 +178,7 @@ def _parse_quote(text: str) -> str | None:
 
 
 def _parse_types(text: str) -> Any:
-    """Return a mapping as YAML has it, or as people write it: without brackets, without a space behind the colon."""
+    """Return a mapping, in YAML or in short form: without brackets, without a space after the colon."""
     import yaml
 
     try:

@@ -27,14 +27,14 @@ def sample_columns(dataset: Dataset, features: Sequence[Column]) -> list[npt.NDA
         return [np.empty(0, np.float32) for _ in features]
     chosen = _spread(dataset.row_groups)
     wanted = max(10_000, min(MOST_ROWS, MOST_BYTES // (4 * len(numeric))))
-    stride = max(1, sum(piece.rows for piece in chosen) // wanted)
+    stride = max(1, sum(slice_.rows for slice_ in chosen) // wanted)
     encoder = Encoder(numeric)
-    parts: list[list[npt.NDArray[np.float32]]] = [[] for _ in numeric]
-    for part, batch in read_slices(chosen, encoder.names, [], dataset.storage):
-        rows = slice(-part.start % stride, None, stride)
-        for column, pieces in zip(encoder.columns, parts, strict=True):
-            pieces.append(encoder.column(batch.column(column.name), column)[rows])
-    columns = iter([np.concatenate(pieces) for pieces in parts])
+    sampled: list[list[npt.NDArray[np.float32]]] = [[] for _ in numeric]
+    for slice_, batch in read_slices(chosen, encoder.names, [], dataset.storage):
+        rows = slice(-slice_.start % stride, None, stride)
+        for column, batches in zip(encoder.columns, sampled, strict=True):
+            batches.append(encoder.column(batch.column(column.name), column)[rows])
+    columns = iter([np.concatenate(batches) for batches in sampled])
     pa.default_memory_pool().release_unused()  # the allocator would keep the decoded row groups
     return [np.empty(0, np.float32) if feature.kind == "category" else next(columns) for feature in features]
 

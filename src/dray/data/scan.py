@@ -1,7 +1,7 @@
-"""What must be known of all the data before it can be encoded, and stands in no footer.
+"""What must be known of all the data before it can be encoded, and is not in the footers.
 
-Categories need one dictionary for all workers, and ranking groups must not be split: whoever holds a row group
-looks through its text and group columns, and the driver merges what was found.
+Categories need one dictionary for all workers, and ranking groups must not be split: workers scan the text and group
+columns of the row groups, and the driver merges what they found.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from dray.data.features import dictionary_of
 from dray.data.parquet import read_slices
 from dray.data.shards import GroupEdges, Slice
 from dray.errors import DataError
-from dray.retry import OnWait, no_word
+from dray.retry import OnWait, no_report
 from dray.storage import StorageOptions
 
 MOST_CATEGORIES = 65_536
-"""A column with more distinct strings than this is an id or free text, and no category."""
+"""A column with more distinct strings than this is an id or free text, not a category."""
 
 
 @dataclass
 class Found:
-    """What a look through some row groups found."""
+    """What the scan of some row groups found."""
 
     categories: dict[str, set[str]] = field(default_factory=dict)
     numbers: set[str] = field(default_factory=set)
@@ -43,7 +43,7 @@ def scan(
     categories: Sequence[str],
     group: str | None,
     storage: StorageOptions,
-    on_wait: OnWait = no_word,
+    on_wait: OnWait = no_report,
 ) -> Found:
     found = Found({name: set() for name in categories})
     columns = [*categories, *([group] if group else [])]
@@ -63,27 +63,27 @@ def scan(
     return found
 
 
-def merge_categories(parts: Iterable[Found], name: str) -> tuple[str, ...]:
-    """One dictionary for everybody: sorted, so that it does not depend on who saw what first; numbers as numbers."""
-    parts = list(parts)
-    merged: set[str] = set().union(*(part.categories[name] for part in parts))
+def merge_categories(scans: Iterable[Found], name: str) -> tuple[str, ...]:
+    """Return one dictionary for all workers, sorted: the order of scans does not matter. Numbers sort as numbers."""
+    scans = list(scans)
+    merged: set[str] = set().union(*(one.categories[name] for one in scans))
     _require_few(merged, name)
-    whole = all(name in part.numbers for part in parts if part.categories[name])
+    whole = all(name in one.numbers for one in scans if one.categories[name])
     return tuple(sorted(merged, key=int if whole else None))
 
 
-def require_groups_together(row_groups: Sequence[Slice], parts: Iterable[Found], group: str) -> list[GroupEdges]:
-    """Return the edges in order, after checking that every group's rows stand next to each other."""
+def require_groups_together(row_groups: Sequence[Slice], scans: Iterable[Found], group: str) -> list[GroupEdges]:
+    """Return the edges in order, after checking that the rows of every group are consecutive."""
     edges: dict[int, GroupEdges] = {}
     values: list[object] = []
-    for part in parts:
-        edges |= part.edges
-        values += part.group_values
-    ordered = [edges[piece.position] for piece in row_groups]
+    for one in scans:
+        edges |= one.edges
+        values += one.group_values
+    ordered = [edges[slice_.position] for slice_ in row_groups]
     crossing = sum(one.last == other.first for one, other in pairwise(ordered))
     if len(values) - crossing != len(set(values)):
         raise DataError(
-            f'The rows of a group do not stand together: a value of "{group}" comes back after others.',
+            f'The rows of a group are not consecutive: a value of "{group}" appears again after other values.',
             fix=f'Sort the data by "{group}" before writing it.',
         )
     return ordered

@@ -1,11 +1,11 @@
-"""The contract of everything that rows come from: a schema, pieces that can be read alone, and their batches.
+"""The contract of a source of rows: a schema, pieces that can be read alone, and their batches.
 
-A source is opened once (`open_source`), pickled to whoever reads, and read piece by piece in any process, in any
+A source is opened once (`open_source`), pickled to the processes that read it, and read piece by piece in any
 order, again if need be: the same piece gives the same rows. It holds no connection, no open file and no secret;
 those are made where a piece is read.
 
-Rows that cannot be read as the schema says are told one by one (`Reject`) and left out; the others are kept. What is
-wrong with a file as a whole (it is gone, damaged, changed meanwhile) raises a `DataError` or `StorageError`.
+Rows that do not fit the schema are reported one by one (`Reject`) and left out; the other rows are kept. A file that
+is missing, damaged or was changed meanwhile raises a `DataError` or `StorageError`.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class Piece:
     index: int
     """Order in the source."""
     start: int = 0
-    """Bytes, rows, row groups, a range of a key: the source's own meaning."""
+    """In bytes, rows, row groups or ranges of a key, as the source defines."""
     stop: int = 0
     bytes: int = 0
-    """Estimate, for dealing."""
+    """Estimate, for sharing the work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +45,7 @@ class Reject:
     """Line of the file in which the row begins, from 1; None where there are no lines."""
     reason: str
     text: str
-    """The row as it stands there, cut to 1,000 characters."""
+    """The row as written, cut to 1,000 characters."""
 
 
 OnReject = Callable[[Reject], None]
@@ -70,7 +70,7 @@ class Source(Protocol):
 
     @property
     def bytes(self) -> int:
-        """Bytes as stored; an estimate where the store does not tell."""
+        """Bytes as stored; an estimate where the store does not report them."""
 
     def pieces(self, target_bytes: int = PIECE_BYTES) -> list[Piece]:
         """Return the pieces, in order, each of about `target_bytes`. The same for the same source and target."""
@@ -80,7 +80,7 @@ class Source(Protocol):
 
 
 def make_reject(name: str, line: int | None, reason: str, text: str | bytes) -> Reject:
-    """Return a reject with its text cut, whatever bytes it consists of."""
+    """Return a reject with its text cut; any bytes are taken."""
     if isinstance(text, bytes):
         text = text[: 4 * REJECT_CHARACTERS].decode("utf-8", errors="replace")
     return Reject(name, line, reason, text.rstrip("\r\n")[:REJECT_CHARACTERS])

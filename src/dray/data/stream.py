@@ -22,8 +22,8 @@ from dray.data.features import Column, Encoder
 from dray.data.parquet import read_slices
 from dray.data.prepare import Preparation
 from dray.data.scan import require_no_missing_groups, run_starts
-from dray.data.shards import Shard
-from dray.retry import OnWait, no_word
+from dray.data.shards import Units
+from dray.retry import OnWait, no_report
 from dray.storage import is_s3, translate_errors
 
 Floats = npt.NDArray[np.float32]
@@ -34,7 +34,7 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """Some rows of a shard: features, label, and what else the task asks for."""
+    """Some rows of a shard: features, label, and the other columns that the task needs."""
 
     features: Floats
     label: Floats
@@ -46,19 +46,19 @@ class Batch:
 
 
 class Stream:
-    """The train or the eval rows of a shard, as often as asked.
+    """The train or the eval rows of a shard; can be iterated several times.
 
-    `on_rows` hears how many rows were read, whether they were kept or not, `on_wait` when the store fails for a
-    moment; either may raise to end it. One thread iterates at a time.
+    `on_rows` gets the number of rows read, kept or not; `on_wait` is called when the store fails and is retried.
+    Either may raise to end the reading. One thread iterates at a time.
     """
 
     def __init__(
         self,
-        shard: Shard,
+        shard: Units,
         preparation: Preparation,
         part: Literal["all", "train", "eval"],
         on_rows: Callable[[int], None] = lambda _: None,
-        on_wait: OnWait = no_word,
+        on_wait: OnWait = no_report,
     ) -> None:
         self.encoder = Encoder(preparation.features)
         self._shard = shard
@@ -69,8 +69,8 @@ class Stream:
         self._spool: _Spool | None = None
 
     def batches(self) -> Iterator[Batch]:
-        """The first pass: features with all that goes with them."""
-        remote = any(is_s3(piece.file) for unit in self._shard for piece in unit)
+        """The first pass: features, labels and the rest."""
+        remote = any(is_s3(slice_.file) for unit in self._shard for slice_ in unit)
         self._spool = _Spool(len(self._preparation.features)) if remote else None
         for batch in ahead(self._batches()):
             if self._spool is not None:
@@ -113,15 +113,15 @@ class Stream:
         group = self._preparation.group
         names = [column.name for column in columns] + ([group] if group else [])
         categories = [column.name for column in columns if column.kind == "category"]
-        slices = [piece for unit in self._shard for piece in unit]
+        slices = [slice_ for unit in self._shard for slice_ in unit]
         unit_starts = {unit[0].position for unit in self._shard}
         groups = _Groups(group)
-        for piece, batch in ahead(read_slices(slices, names, categories, self._preparation.storage, self._on_wait)):
+        for slice_, batch in ahead(read_slices(slices, names, categories, self._preparation.storage, self._on_wait)):
             self._on_rows(batch.num_rows)
-            if piece.position in unit_starts:
+            if slice_.position in unit_starts:
                 groups = _Groups(group)
             starts = groups.starts(batch) if group else None
-            positions = np.arange(piece.position, piece.position + batch.num_rows, dtype=np.int64)
+            positions = np.arange(slice_.position, slice_.position + batch.num_rows, dtype=np.int64)
             chosen = self._chosen(positions, starts, groups)
             if chosen is not None:
                 batch, positions = batch.filter(pa.array(chosen)), positions[chosen]
@@ -130,7 +130,7 @@ class Stream:
                 yield batch, positions, starts
 
     def _chosen(self, positions: Positions, starts: Bools | None, groups: _Groups) -> Bools | None:
-        """Pick this stream's part: by the row's position, in ranking by the position of its group's first row."""
+        """Pick this stream's subset: by the row's position; in ranking, by the position of its group's first row."""
         split = self._preparation.split
         if split is None or self._part == "all":
             return None
@@ -168,7 +168,7 @@ class _Spool:
 
     def __init__(self, columns: int) -> None:
         self._columns = columns
-        self._file: IO[bytes] = tempfile.TemporaryFile(prefix="dray-")  # noqa: SIM115  (till close)
+        self._file: IO[bytes] = tempfile.TemporaryFile(prefix="dray-")  # noqa: SIM115  (until close)
         self._lengths: list[int] = []
 
     def append(self, matrix: Floats) -> None:
@@ -186,18 +186,25 @@ class _Spool:
         self._file.close()
 
 
-def ahead(items: Iterator[Item]) -> Iterator[Item]:
-    """Yield the items while a thread makes the next one."""
+def ahead(items: Iterator[Item], on_abandon: Callable[[], None] = lambda: None) -> Iterator[Item]:
+    """Yield the items; a thread makes the next one meanwhile.
+
+    `on_abandon` is called when the rest is not wanted, before that thread is waited for: it may wait for a store.
+    """
     end = object()
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="dray-ahead") as pool:
-        upcoming = pool.submit(next, items, end)
-        while (item := upcoming.result()) is not end:
+        try:
             upcoming = pool.submit(next, items, end)
-            yield item  # type: ignore[misc]
+            while (item := upcoming.result()) is not end:
+                upcoming = pool.submit(next, items, end)
+                yield item  # type: ignore[misc]
+        except BaseException:
+            on_abandon()
+            raise
 
 
 def give_memory_back() -> None:
-    """Return to the system what allocators keep of batches that are gone: some 250 MB, of no use to a training."""
+    """Return memory that allocators keep after batches were freed: about 250 MB that training does not need."""
     pa.default_memory_pool().release_unused()
-    if hasattr(libc := ctypes.CDLL(None), "malloc_trim"):  # glibc only; others keep less
+    if hasattr(libc := ctypes.CDLL(None), "malloc_trim"):  # glibc only; other allocators keep less
         libc.malloc_trim(0)

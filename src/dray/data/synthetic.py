@@ -1,7 +1,7 @@
 """Make synthetic training data as Parquet files, as large as asked, in bounded memory.
 
-What the rows look like is `synthetic_rows`'s matter; how files are shared among processes `synthetic_files`'s. Here:
-what was asked, whether it can be, and an output directory that is there whole or not at all.
+`synthetic_rows` makes the rows, `synthetic_files` assigns the files to processes. This module checks the arguments,
+plans the files, and makes an output directory that appears complete or not at all.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _BYTES_PER_CHUNK = 150
 
 @dataclass(frozen=True, slots=True)
 class FilePlan:
-    """The rows of one file: where they begin in the data set, and how they fall into row groups."""
+    """The rows of one file: the first one's number in the data set, and the sizes of its row groups."""
 
     start: int
     groups: tuple[int, ...]
@@ -76,7 +76,7 @@ def make(
     processes: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> MakeResult:
-    """Write a data set for binary classification into the new directory `out` and say what was written.
+    """Write a data set for binary classification into the new directory `out`; return what was written.
 
     The same arguments give the same bytes, whatever the number of `processes` (by default one a core). `rows` and
     `features` override those of the `preset`. `progress` is called in this thread with the rows done and the rows
@@ -91,9 +91,9 @@ def make(
     needed = _estimate_bytes(rows, features, levels, sum(len(file.groups) for file in plan))
     # Loaded here, after the cheap checks: `--help` and a mistyped option need neither numpy nor pyarrow.
     from dray.data.synthetic_files import write_files
-    from dray.data.synthetic_rows import recipe
+    from dray.data.synthetic_rows import table_spec
 
-    made = recipe(features, seed=seed, categorical=categorical, missing=missing, minority=minority)
+    spec = table_spec(features, seed=seed, categorical=categorical, missing=missing, minority=minority)
     with _directory(out, needed) as directory:
         done = 0
 
@@ -103,13 +103,13 @@ def make(
             if progress:
                 progress(done, rows)
 
-        write_files(directory, made, plan, processes or _processes(rows * features, files), count)
+        write_files(directory, spec, plan, processes or _processes(rows * features, files), count)
         size = sum(file.stat().st_size for file in directory.iterdir())
     return MakeResult(rows, features, files, size, time.perf_counter() - started, os.fspath(out))
 
 
 def default_files(rows: int, features: int) -> int:
-    """A power of two, so that 2, 4, 8, ... workers get equal shares: 4 for little data, 1,024 for the largest."""
+    """A power of two, so that 2, 4, 8, ... workers get equal shards: 4 for little data, 1,024 for the largest."""
     wanted = max(rows * features * 4 / _FILE_BYTES, min(16, rows / 2500), 1)
     return min(_MOST_FILES, 1 << math.ceil(math.log2(wanted)))
 
@@ -117,8 +117,8 @@ def default_files(rows: int, features: int) -> int:
 def plan_files(rows: int, features: int, files: int) -> list[FilePlan]:
     """Cut the rows into files and these into row groups, each as even as whole rows allow.
 
-    Large row groups are quick to read; many are easy to deal evenly. 128 in all leave 2 to 64 workers about even;
-    data too small for that has 32. Above that, a row group is as large as its memory and the dealing allow.
+    Large row groups are fast to read; many can be assigned evenly. 128 in all suit 2 to 64 workers; data too small
+    for that has 32. Beyond that, a row group is as large as memory and even shards allow.
     """
     most = max(1, min(_GROUP_ROWS, _GROUP_BYTES // (4 * features)))
     target = max(1, min(most, math.ceil(max(rows / 128, min(rows / 32, 4000)))))
@@ -166,7 +166,7 @@ def _check(
     if seed < 0:
         raise ConfigError(f"seed is {seed}.", "Set --seed to 0 or more.")
     if files is not None and files > rows:
-        raise ConfigError(f"{files} files cannot share {rows} rows.", f"Set --files to at most {rows}.")
+        raise ConfigError(f"{files} files are too many for {rows} rows.", f"Set --files to at most {rows}.")
     if not 0 <= categorical <= 1:
         raise ConfigError(f"categorical is {categorical}.", "Set --categorical to a share from 0 to 1, such as 0.2.")
     if not 0 <= missing < 1:
@@ -189,13 +189,13 @@ def _estimate_bytes(rows: int, features: int, levels: int, groups: int) -> int:
 
 
 def _processes(values: int, files: int) -> int:
-    """One a core, but none for work that is done before a process has started."""
+    """One per core, but none for work that is done before a process has started."""
     return min(len(os.sched_getaffinity(0)), files) if values > 10_000_000 else 1
 
 
 @contextmanager
 def _directory(out: str | os.PathLike[str], needed: int) -> Iterator[Path]:
-    """Yield a hidden directory that becomes `out` when the block succeeds, and goes away when it fails."""
+    """Yield a hidden directory that becomes `out` when the block succeeds, and is removed when it fails."""
     shown = os.fspath(out)
     if "://" in shown:
         raise StorageError(
@@ -207,8 +207,8 @@ def _directory(out: str | os.PathLike[str], needed: int) -> Iterator[Path]:
             raise StorageError(
                 f"{shown} exists and is not an empty directory.", "Name another directory, or remove it."
             )
-        # Beside the nearest directory that exists: on the same file system, and no parents to take away again.
-        # An empty `out` may be a mount point, which nothing can be renamed onto: then inside of it.
+        # Beside the nearest directory that exists: on the same file system, and no parents to remove again.
+        # An empty `out` may be a mount point, onto which nothing can be renamed: then inside it.
         near = next(place for place in (target, *target.parents) if place.exists())
         free = shutil.disk_usage(near).free
         if needed > free:

@@ -1,8 +1,8 @@
-"""The rows of a synthetic data set: hidden factors, columns that show them dimly, a label that follows them.
+"""The rows of a synthetic data set: hidden factors, columns that show them with noise, a label that depends on them.
 
-A `Recipe` (which column shows which factor, how clearly, in which shape) comes from the seed and the shape of the
-table alone; `rows` then makes any piece of the table from its own random stream. So a piece is the same whoever
-makes it, whenever, and beside whatever others.
+A `TableSpec` (which column shows which factor, how clearly, in which shape) comes from the seed and the shape of the
+table alone; `rows` then makes any row group of the table from its own random stream. So a row group is the same in any
+process, in any order.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LABEL = "label"
 Floats = npt.NDArray[np.float32]
 
 ATTAINABLE = 0.848
-"""The AUC of the best possible guess from the columns. Missing values and a model's own error come off that: a tuned
+"""The AUC of the best possible prediction from the columns. Missing values and a model's own error lower it: a tuned
 model reaches 0.80 (thousands of rows) to 0.85 (millions of rows)."""
 
 CLARITY = 4.0  # signal-to-noise ratio of all the columns that show one factor, taken together
@@ -59,8 +59,8 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
-    """All that every piece of one data set has in common."""
+class TableSpec:
+    """What all row groups of one data set share."""
 
     seed: int
     columns: tuple[Column, ...]
@@ -70,7 +70,7 @@ class Recipe:
     product: float
     curve: float
     signal: float = 0.0
-    """How far a score of one moves the log-odds of the label."""
+    """How much a score of one changes the log-odds of the label."""
 
     def score(self, hidden: Floats) -> Floats:
         """What the label follows: a sum, a product and a curve of the hidden factors, of variance one."""
@@ -91,7 +91,7 @@ class Recipe:
         return pa.schema([pa.field(LABEL, pa.int8(), nullable=False), *fields])
 
 
-def recipe(features: int, *, seed: int, categorical: float, missing: float, minority: float) -> Recipe:
+def table_spec(features: int, *, seed: int, categorical: float, missing: float, minority: float) -> TableSpec:
     """Draw what the columns of the data set show, and how the label follows from the hidden factors."""
     rng = _stream(seed, 0)
     informative = max(1, round(_INFORMATIVE * features))
@@ -117,17 +117,17 @@ def recipe(features: int, *, seed: int, categorical: float, missing: float, mino
     curve = 0.3 if factors > 2 else 0.0
     # The terms are uncorrelated, each of variance one before its coefficient: the score gets variance one.
     linear *= math.sqrt(1 - product**2 - curve**2) / math.sqrt(float(linear @ linear))
-    made = Recipe(seed, tuple(columns), factors, minority, tuple(map(float, linear)), product, curve)
-    return replace(made, signal=_signal(made))
+    spec = TableSpec(seed, tuple(columns), factors, minority, tuple(map(float, linear)), product, curve)
+    return replace(spec, signal=_signal(spec))
 
 
-def rows(made: Recipe, file: int, group: int, start: int, count: int) -> Any:
+def rows(spec: TableSpec, file: int, group: int, start: int, count: int) -> Any:
     """Make one row group: rows `start` to `start + count` of the data set, as a table."""
-    rng = _stream(made.seed, 1, file, group)
-    hidden = rng.standard_normal((made.factors + _NUISANCES, count), dtype=np.float32)
-    arrays = [_label(rng, made, hidden, start)]
-    arrays += [_array(rng, column, hidden) for column in made.columns]
-    return pa.Table.from_arrays(arrays, schema=made.schema)
+    rng = _stream(spec.seed, 1, file, group)
+    hidden = rng.standard_normal((spec.factors + _NUISANCES, count), dtype=np.float32)
+    arrays = [_label(rng, spec, hidden, start)]
+    arrays += [_array(rng, column, hidden) for column in spec.columns]
+    return pa.Table.from_arrays(arrays, schema=spec.schema)
 
 
 def minority_rows(share: float, start: int, count: int) -> int:
@@ -139,15 +139,15 @@ def _stream(seed: int, *key: int) -> np.random.Generator:
     return np.random.Generator(np.random.SFC64(np.random.SeedSequence(seed, spawn_key=key)))
 
 
-def _signal(made: Recipe) -> float:
+def _signal(spec: TableSpec) -> float:
     """Find the signal at which the best guess from the columns reaches ATTAINABLE, whatever the minority share."""
-    rng = _stream(made.seed, 2)
-    hidden = rng.standard_normal((made.factors, 20_000), dtype=np.float32)
+    rng = _stream(spec.seed, 2)
+    hidden = rng.standard_normal((spec.factors, 20_000), dtype=np.float32)
     known = CLARITY / (1 + CLARITY)
     noise = rng.standard_normal(hidden.shape, dtype=np.float32)
     guessed = np.float32(known) * hidden + np.float32(math.sqrt(known * (1 - known))) * noise
-    score = made.score(hidden)[np.argsort(made.score(guessed))].astype(np.float64)
-    signal = _bisect(lambda signal: _auc(signal * score, made.minority) - ATTAINABLE, 0.1, 10.0)
+    score = spec.score(hidden)[np.argsort(spec.score(guessed))].astype(np.float64)
+    signal = _bisect(lambda signal: _auc(signal * score, spec.minority) - ATTAINABLE, 0.1, 10.0)
     return round(signal, 3)
 
 
@@ -206,13 +206,13 @@ def _category(rng: np.random.Generator, name: str, factor: int, weight: float, m
     )
 
 
-def _label(rng: np.random.Generator, made: Recipe, hidden: Floats, start: int) -> Any:
-    score = made.score(hidden)
+def _label(rng: np.random.Generator, spec: TableSpec, hidden: Floats, start: int) -> Any:
+    score = spec.score(hidden)
     # A threshold on score + logistic noise is a draw from the logistic model; setting it by rank instead of by a
     # fitted intercept makes the share of the minority class exact.
-    odds = made.signal * score + rng.logistic(size=len(score))
+    odds = spec.signal * score + rng.logistic(size=len(score))
     label = np.zeros(len(score), np.int8)
-    wanted = minority_rows(made.minority, start, len(score))
+    wanted = minority_rows(spec.minority, start, len(score))
     if wanted:
         label[np.argpartition(-odds, wanted - 1)[:wanted]] = 1
     return pa.array(label)

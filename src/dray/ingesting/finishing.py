@@ -1,4 +1,4 @@
-"""What is left to do when all rows are written: rejects in one place, no strays, words about what is odd."""
+"""Finish an ingest after all rows are written: collect rejects, remove stray files, warn."""
 
 from __future__ import annotations
 
@@ -9,12 +9,42 @@ from collections.abc import Sequence
 import pyarrow as pa
 from pyarrow import fs as pafs
 
+from dray.batch.engine import Emit
+from dray.data.parquet_footer import footer_digest
+from dray.data.source import Source
+from dray.data.sources.files import in_parallel
+from dray.errors import DataError
+from dray.events.kinds import Warned
 from dray.ingesting.journal import REJECTS, Journal
-from dray.ingesting.written import IngestResult, Report
-from dray.mapping.engine import Emit
-from dray.storage import StorageOptions, open_storage, translate_errors, write_atomically
+from dray.ingesting.written import IngestResult, Report, Written
+from dray.storage import StorageOptions, join, open_storage, translate_errors, write_atomically
 
 WARNED_FILES = 5
+
+
+def require_all_rows(source: Source, read: int, emit: Emit) -> None:
+    """Refuse files that gave another number of rows than planned; warn about a table that changed meanwhile."""
+    if source.rows is None or source.rows == read:
+        return
+    counted = f"{source.rows:,} rows were counted when the ingest began, {read:,} were read"
+    if source.format != "sql":
+        raise DataError(
+            f"{source.name} was changed while dray read it: {counted}.",
+            fix="Remove the output and start again when no process writes the data.",
+        )
+    emit(
+        Warned(
+            f"{source.name} was changed while dray read it: {counted}. Each range of the key is as it was when it "
+            "was read.",
+            fix="If all rows must be of one state, name a snapshot in the query, or read when no process writes.",
+        )
+    )
+
+
+def footers(files: Sequence[Written], out: str, storage: StorageOptions) -> dict[str, str]:
+    """Return the digests of the written footers: a damaged file is found before it is read."""
+    names = [file.name for file in files]
+    return dict(zip(names, in_parallel(lambda name: footer_digest(join(out, name), storage), names), strict=True))
 
 
 def collect_rejects(journal: Journal, reports: Sequence[Report]) -> str | None:
@@ -36,9 +66,9 @@ def collect_rejects(journal: Journal, reports: Sequence[Report]) -> str | None:
 
 
 def remove_strays(out: str, storage: StorageOptions, names: set[str]) -> None:
-    """Remove files that a killed task left and that no task tells of: a mended transform may write elsewhere.
+    """Remove files that a killed task left and no task reports: a corrected transform may write to other files.
 
-    Directories that are empty afterwards hurt nobody.
+    Directories that are empty afterwards stay; readers ignore them.
     """
     filesystem, path = open_storage(out, storage)
     with translate_errors(out):
@@ -57,9 +87,9 @@ def warn(emit: Emit, reports: Sequence[Report], result: IngestResult) -> None:
         by_file[name] += rows
         first.setdefault(name, words)
     for name, rows in by_file.most_common(WARNED_FILES):
-        emit("warning", message=f"Rejected rows of {name}: {rows:,}. The first: {first[name]}")
+        emit(Warned(f"Rejected rows of {name}: {rows:,}. The first: {first[name]}"))
     if len(by_file) > WARNED_FILES:
-        emit("warning", message=f"{len(by_file) - WARNED_FILES:,} more files had rows rejected.")
+        emit(Warned(f"{len(by_file) - WARNED_FILES:,} more files had rows rejected."))
     if not result.rows_kept:
         why = "the filter kept none" if result.rows_filtered else "there were none"
-        emit("warning", message=f"No row was written: {why}.")
+        emit(Warned(f"No row was written: {why}."))

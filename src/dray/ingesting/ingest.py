@@ -1,7 +1,7 @@
 """Rows from any source to well-laid-out Parquet: `dray data ingest`.
 
-The driver plans, hands out tasks by the map, counts and keeps the journal; rows go from the source to the files in the
-processes that do the tasks. See journal.py for what lies beside the output meanwhile.
+The driver plans, assigns tasks, counts rows and writes the journal. The processes that run the tasks read the source
+and write the files. See journal.py for the files beside the output meanwhile.
 """
 
 from __future__ import annotations
@@ -16,27 +16,36 @@ from typing import Any
 
 import pyarrow as pa
 
+from dray.batch.engine import Emit, silence
+from dray.batch.options import Options
+from dray.batch.packing import name_of
+from dray.batch.processes import Printed
+from dray.batch.run import run
+from dray.batch.tasks import without_progress
 from dray.data.source import Source
 from dray.errors import DataError, DrayError, ItemError
-from dray.ingesting.apart import require_apart
+from dray.events.kinds import PhaseStarted, Warned
+from dray.ingesting.apart import locations_in, require_apart
 from dray.ingesting.expression import columns_of, compile_filter
-from dray.ingesting.finishing import collect_rejects, remove_strays, warn
+from dray.ingesting.finishing import collect_rejects, footers, remove_strays, require_all_rows, warn
 from dray.ingesting.journal import FOLDER, Journal
 from dray.ingesting.moving_rows import POSITION
 from dray.ingesting.plan import group_bytes, make_tasks, part_name, task_bytes
-from dray.ingesting.progress import RowsProgress, without_progress
-from dray.ingesting.recipe import PARTS, Recipe, require_columns
-from dray.ingesting.resuming import describe, require_same, require_same_schema
+from dray.ingesting.progress import RowsProgress
+from dray.ingesting.recipe import SUBSETS, Recipe, require_columns
+from dray.ingesting.resuming import (
+    as_planned,
+    describe,
+    require_same,
+    require_same_schema,
+    require_untouched,
+    still_done,
+)
 from dray.ingesting.split import require_splittable
 from dray.ingesting.task import TaskRunner, too_many_rejects
 from dray.ingesting.transform import Function, Transform, find_schema
 from dray.ingesting.writing import MOST_PARTITIONS, Layout, require_partitions, too_many_partitions
 from dray.ingesting.written import IngestResult, Report, Written
-from dray.mapping.engine import Emit, silence
-from dray.mapping.map import run
-from dray.mapping.options import Options
-from dray.mapping.packing import name_of
-from dray.mapping.processes import Output
 from dray.storage import (
     DEFAULT,
     StorageOptions,
@@ -57,12 +66,12 @@ def ingest(
     storage: StorageOptions = DEFAULT,
     options: Options | None = None,
     emit: Emit = silence,
-    output: Output | None = None,
+    output: Printed | None = None,
 ) -> IngestResult:
-    """Write the rows of a source to `out` as the recipe says; go on with an unfinished ingest that is the same.
+    """Write the rows of a source to `out` as the recipe says; continue an unfinished ingest that is the same.
 
-    `function` is the transform: a record batch in, a table out. `emit` hears of the progress, `output` what the
-    transform prints. Ended by an error or Ctrl-C, what is done stays, and the same call goes on.
+    `function` is the transform: a record batch in, a table out. `emit` gets the progress, `output` what the
+    transform prints. After an error or Ctrl-C, finished tasks are kept, and the same call continues.
     """
     recipe = recipe or Recipe()
     if function is not None and recipe.transform is None:
@@ -81,7 +90,7 @@ class _Ingest:
     storage: StorageOptions
     options: Options
     emit: Emit
-    output: Output | None
+    output: Printed | None
 
     def __post_init__(self) -> None:
         self.begun = time.perf_counter()
@@ -90,14 +99,16 @@ class _Ingest:
         self.resumed = 0
 
     def run(self) -> IngestResult:
-        require_apart(self.source.name.split(", "), self.out)
-        self.emit("phase", name="plan")
+        require_apart(locations_in(self.source.name), self.out)
+        self.emit(PhaseStarted("plan"))
         filter_columns = columns_of(self.recipe.filter) if self.recipe.filter else ()
         if self.transform is None:
             require_columns(self.recipe, filter_columns, self.source.schema.names)
         unfinished = self.journal.plan()
         if unfinished is None:
             self.journal.require_free()
+        else:
+            self.source = as_planned(self.source, unfinished, self.out)
         target = task_bytes(self.source.bytes)
         self.tasks = make_tasks(self.source.pieces(target), target)
         if not self.tasks:
@@ -124,7 +135,7 @@ class _Ingest:
             return self._end(reports, files, kept, plan)
 
     def _schema(self) -> pa.Schema:
-        """Return the schema of the rows behind the transform, which is asked in another process."""
+        """Return the schema of the rows after the transform, which runs in another process for this."""
         if self.transform is None:
             return self.source.schema
         look = functools.partial(find_schema, self.source, self.transform)
@@ -135,11 +146,11 @@ class _Ingest:
         return schema
 
     def _do_tasks(self, filter_columns: Sequence[str]) -> list[Report]:
-        """Do what is not done yet; return the reports of all tasks, in order."""
-        done = self.journal.reports(len(self.tasks))
+        """Run the unfinished tasks; return the reports of all tasks, in order."""
+        done = still_done(self.source, self.tasks, self.journal.reports(len(self.tasks)), self.emit)
         self.resumed = len(done)
         if done:
-            self.emit("warning", message=f"Going on: {len(done):,} of {len(self.tasks):,} tasks are done already.")
+            self.emit(Warned(f"Continuing: {len(done):,} of {len(self.tasks):,} tasks are already done."))
         todo = [task for task in self.tasks if task.index not in done]
         runner = TaskRunner(
             self.source,
@@ -152,7 +163,7 @@ class _Ingest:
             self.storage,
             len(self.tasks),
         )
-        self.emit("phase", name="ingest")
+        self.emit(PhaseStarted("ingest"))
         progress = RowsProgress(self.emit, self.source, todo, sum(task.bytes for task in self.tasks))
         self._check_rejects(done.values())
         for outcome in self._map(runner, todo):
@@ -164,7 +175,7 @@ class _Ingest:
         return [done[index] for index in sorted(done)]
 
     def _map(self, function: Any, items: Sequence[Any]) -> Iterable[Any]:
-        """Yield what became of the items as they are done; an error of ours is raised as itself."""
+        """Yield the outcomes of items as they finish; an error of dray is raised as itself."""
         if not items:
             return
         options = replace(self.options, batch=1, ordered=False, on_error="raise")
@@ -176,7 +187,7 @@ class _Ingest:
                 yield outcome
 
     def _columns_to_read(self, filter_columns: Sequence[str]) -> tuple[str, ...] | None:
-        """Return the columns that are needed; None if all are. A transform may want any."""
+        """Return the columns to read; None for all, since a transform may use any."""
         if self.transform is not None:
             return None
         names = self.source.schema.names
@@ -192,7 +203,7 @@ class _Ingest:
         return Layout(join(self.out, FOLDER, STAGED), self.storage, scratch, Recipe(), columns, groups)
 
     def _check_rejects(self, reports: Iterable[Report]) -> None:
-        """End the run as soon as it is plain that there are too many: a share is taken of what all rows will be."""
+        """End the run as soon as the rejects must exceed the limit; a share is one of all rows expected."""
         reports = list(reports)
         rejected = sum(report.rows_rejected for report in reports)
         if not rejected:
@@ -212,7 +223,7 @@ class _Ingest:
             _require_few(self.recipe, [file for report in reports for file in report.files])
 
     def _move(self, reports: Sequence[Report]) -> tuple[list[Written], int]:
-        """Let Ray Data put the rows in order and leave out what comes twice."""
+        """Let Ray Data sort the rows and remove duplicates."""
         staged = [join(self.out, FOLDER, STAGED, file.name) for file in _files(reports)]
         rows = _written(reports)
         if not staged:
@@ -237,6 +248,8 @@ class _Ingest:
 
     def _end(self, reports: Sequence[Report], files: list[Written], kept: int, plan: dict[str, Any]) -> IngestResult:
         self._check_rejects(reports)
+        require_all_rows(self.source, sum(report.rows_read for report in reports), self.emit)
+        require_untouched(plan, describe(self.source, self.recipe, self.tasks, self.storage))
         rejects = collect_rejects(self.journal, reports)
         remove_strays(self.out, self.storage, {file.name for file in files})
         written = _written(reports)
@@ -251,11 +264,11 @@ class _Ingest:
             seconds=round(time.perf_counter() - self.begun, 3),
             output=self.out,
             rejects=rejects,
-            parts=_parts(files) if self.recipe.split is not None else {},
+            parts=_rows_by_subset(files) if self.recipe.split is not None else {},
             resumed=self.resumed,
         )
         ended = datetime.now(UTC).isoformat(timespec="seconds")
-        told = {name: plan[name] for name in ("recipe", "source")}
+        told = {name: plan[name] for name in ("recipe", "source")} | {"footers": footers(files, self.out, self.storage)}
         self.journal.end({"result": result.to_json(), "at": ended, **told})
         warn(self.emit, reports, result)
         return result
@@ -263,7 +276,7 @@ class _Ingest:
 
 @dataclass(frozen=True, slots=True)
 class FileWriter:
-    """Writes the rows of one output file, wherever they were moved to."""
+    """Writes the rows of one output file, on the worker that received them."""
 
     layout: Layout
     files: int
@@ -282,7 +295,7 @@ def _failed(error: ItemError) -> ItemError:
     what = error.what.partition(" failed: ")[2] or error.what
     return ItemError(
         f"The task of {error.item} failed: {what}",
-        "What is done stays, and the same command goes on. If memory was short, use fewer --workers.",
+        "Run the same command again: it continues after the finished tasks. If memory was short, use fewer --workers.",
         *error.args[2:],
     )
 
@@ -295,8 +308,8 @@ def _written(reports: Iterable[Report]) -> int:
     return sum(report.rows_written for report in reports)
 
 
-def _parts(files: Iterable[Written]) -> dict[str, int]:
-    rows = dict.fromkeys(PARTS, 0)
+def _rows_by_subset(files: Iterable[Written]) -> dict[str, int]:
+    rows = dict.fromkeys(SUBSETS, 0)
     for file in files:
         rows[file.part] += file.rows
     return rows

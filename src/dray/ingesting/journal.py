@@ -1,16 +1,20 @@
-"""What an unfinished ingest has done so far, beside its output: so that the same command goes on, and no other does.
+"""The journal of an unfinished ingest, beside its output: the same command continues it, any other is refused.
 
 OUT/_ingest/plan.json         recipe, source, tasks
-OUT/_ingest/owner.json        the process at work; `alive` is refreshed by it, `lock` is held
-OUT/_ingest/task-00000.json   one for each task that is done, after its files are in place
+OUT/_ingest/owner.json        the process that writes; it refreshes `alive` and holds `lock`
+OUT/_ingest/task-00000.json   one for each finished task, after its files are in place
 OUT/_ingest/rejects-00000     the rows that the task could not read
-OUT/_ingest/staged/           rows on their way, if they must move
-OUT/_ingest.json              in the end: what was done; then the directory goes
+OUT/_ingest/staged/           rows to be sorted or compared, if any
+OUT/_ingest.json              at the end: the result; then the directory is removed
+
+Each document has a digest of itself: a damaged one is reported, or its task is done again. Nothing is masked: a
+directory such as has_password=true must keep its name for the ingest to continue.
 """
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import secrets
 import threading
@@ -22,20 +26,23 @@ from typing import Any
 from pyarrow import fs as pafs
 
 from dray.data.sources.files import in_parallel
-from dray.errors import DrayError, StorageError
+from dray.errors import DAMAGE, DrayError, StorageError
+from dray.events.telemetry import dumps
 from dray.ingesting.written import Report
+from dray.runs.alive import HEARTBEAT_S, beat, is_alive, this_process
+from dray.runs.files import RunFiles
 from dray.storage import StorageOptions, is_s3, join, open_storage, translate_errors
-from dray.telemetry.alive import HEARTBEAT_S, beat, is_alive, this_process
-from dray.telemetry.run_files import RunFiles
 
 FOLDER = "_ingest"
 RESULT = "_ingest.json"
 REJECTS = "_rejects.jsonl"
-_PLAN, _OWNER, _LOCK = "plan.json", "owner.json", "lock"
+VERSION = 3
+"""Of the journal and of the files that tasks write: files of two versions do not fit together."""
+_PLAN, _OWNER, _LOCK, _DIGEST = "plan.json", "owner.json", "lock", "digest"
 
 
 class BusyError(StorageError):
-    """Another process is at work on the output."""
+    """Another process writes to the output."""
 
 
 class Journal(RunFiles):
@@ -45,12 +52,12 @@ class Journal(RunFiles):
         super().__init__(join(out, FOLDER), storage)
         self.out = RunFiles(out, storage)
         self.document: dict[str, Any] = {}
-        """Of the process at work, for `is_alive`."""
+        """Of the process that writes, for `is_alive`."""
         self._over = threading.Event()
 
     @contextmanager
     def claimed(self) -> Iterator[None]:
-        """Be the only one at work on this output, till the end of the block."""
+        """Hold the exclusive right to write to this output until the block ends."""
         with self._locked(), self._owned():
             yield
 
@@ -58,23 +65,20 @@ class Journal(RunFiles):
         """Return the plan of an unfinished ingest, if there is one."""
         if not self.exists(_PLAN):
             return None
-        try:
-            found = json.loads(self.read_bytes(_PLAN))
-            return found if isinstance(found, dict) else None
-        except ValueError:  # written atomically, so it is none of ours
-            raise StorageError(
-                f"{self.path(_PLAN)} is damaged.", fix=f"Remove {self.out.location} and start again."
-            ) from None
+        found = _parsed(self.read_bytes(_PLAN))
+        if found is None or (found.get("version") == VERSION and not is_sealed(found)):
+            raise StorageError(f"{self.path(_PLAN)} is damaged.", fix=f"Remove {self.out.location} and start again.")
+        return found
 
     def begin(self, plan: dict[str, Any]) -> None:
-        self.write_json(_PLAN, plan)
+        self.write_exactly(_PLAN, sealed(plan))
 
     def record(self, report: Report) -> None:
-        """Note that a task is done: its files are in place."""
-        self.write_json(f"task-{report.task:05}.json", report.to_json())
+        """Record that a task is done: its files are in place."""
+        self.write_exactly(f"task-{report.task:05}.json", sealed(report.to_json()))
 
     def reports(self, tasks: int) -> dict[int, Report]:
-        """Return what is known of the tasks that are done."""
+        """Return the records of the finished tasks."""
         names = [name for name in self.names("") if name.startswith("task-") and name.endswith(".json")]
         found = in_parallel(self._report, names)
         return {report.task: report for report in found if report is not None and report.task < tasks}
@@ -83,7 +87,7 @@ class Journal(RunFiles):
         return f"rejects-{task:05}"
 
     def require_free(self) -> None:
-        """Refuse an output that holds something else than the remains of a start that did not come to a plan."""
+        """Refuse an output that holds anything but the remains of an ingest that ended before it had a plan."""
         filesystem, path = open_storage(self.out.location, self.options)
         with translate_errors(self.out.location):
             info = filesystem.get_file_info(path)
@@ -95,25 +99,34 @@ class Journal(RunFiles):
             done = self.out.exists(RESULT) if info.type == pafs.FileType.Directory else False
             raise StorageError(
                 f"The output {self.out.location} exists and is not empty"
-                f"{': an ingest into it has ended well' if done else ''}.",
-                fix="Name another place, or remove it.",
+                f"{': it holds a finished ingest' if done else ''}.",
+                fix="Name another output, or remove it.",
             )
 
     def end(self, result: dict[str, Any]) -> None:
-        """Say what was done, for good, and remove what was needed on the way."""
-        self._over.set()  # a sign of life would make the directory again
-        self.out.write_json(RESULT, result)
+        """Write the result, and remove the journal."""
+        self._over.set()  # a heartbeat would create the directory again
+        self.out.write_exactly(RESULT, sealed(result))
         self.out.delete_folder(FOLDER, RESULT)
 
     def _report(self, name: str) -> Report | None:
-        try:
-            return Report.from_json(json.loads(self.read_bytes(name)))
-        except (ValueError, KeyError, TypeError):  # one that cannot be read is done again
+        found = _parsed(self.read_bytes(name))
+        if found is None or not is_sealed(found):  # it is done again
             return None
+        with suppress(*DAMAGE):
+            return Report.from_json({key: value for key, value in found.items() if key != _DIGEST})
+        return None
+
+    def _owner(self) -> dict[str, Any]:
+        """Return the process that wrote last; empty if that cannot be read."""
+        with suppress(DrayError):
+            found = _parsed(self.read_bytes(_OWNER)) if self.exists(_OWNER) else None
+            return found if found is not None and is_sealed(found) else {}
+        return {}
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Hold a lock that the system takes back from a process that dies. Not on S3, which has none."""
+        """Hold a lock that the system releases when the process ends. S3 has no locks."""
         if is_s3(self.location):
             yield
             return
@@ -125,20 +138,19 @@ class Journal(RunFiles):
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise self._taken() from None
-            except OSError:  # a network mount without locks: the owner's sign of life is what there is
+            except OSError:  # a network mount without locks: only the owner's heartbeat is left
                 pass
             yield
 
     @contextmanager
     def _owned(self) -> Iterator[None]:
-        with suppress(DrayError):
-            self.document = dict(self.read_json(_OWNER))
+        self.document = self._owner()
         if is_alive(self):
             raise self._taken()
-        self.document = {"status": "running", "process": this_process(), "token": secrets.token_hex(8)}
-        self.write_json(_OWNER, self.document)
+        self.document = sealed({"status": "running", "process": this_process(), "token": secrets.token_hex(8)})
+        self.write_exactly(_OWNER, self.document)
         beat(self)
-        if self.read_json(_OWNER) != self.document:  # two at the same moment, on S3: the later one goes on
+        if self._owner() != self.document:  # two started at the same time, on S3: the later one continues
             raise self._taken()
         heart = threading.Thread(target=self._live, name="dray-ingest-alive", daemon=True)
         heart.start()
@@ -148,20 +160,45 @@ class Journal(RunFiles):
             self._over.set()
             heart.join()
             with suppress(DrayError):
-                if self.exists(_OWNER):  # not after a good end
-                    self.write_json(_OWNER, {**self.document, "status": "stopped"})
+                if self.exists(_OWNER):  # not after a finished ingest
+                    self.write_exactly(_OWNER, sealed({**self.document, "status": "stopped"}))
 
     def _live(self) -> None:
         while not self._over.wait(HEARTBEAT_S):
-            with suppress(DrayError):  # the next one may come through
+            with suppress(DrayError):  # the next one may succeed
                 beat(self)
 
     def _taken(self) -> BusyError:
-        with suppress(DrayError):
-            self.document = dict(self.read_json(_OWNER))
-        process = self.document.get("process") or {}
-        who = f" (process {process['pid']} on {process['host']})" if "pid" in process else ""
+        self.document = self._owner()
+        process = self.document.get("process")
+        writer = ""
+        if isinstance(process, dict) and process.keys() >= {"pid", "host"}:
+            writer = f" (process {process['pid']} on {process['host']})"
         return BusyError(
-            f"Another dray data ingest is writing to {self.out.location}{who}.",
+            f"Another dray data ingest is writing to {self.out.location}{writer}.",
             fix="Wait for it, end it, or name another output.",
         )
+
+
+def sealed(document: dict[str, Any]) -> dict[str, Any]:
+    """Return a document with a digest of itself, so that damage is found when it is read again."""
+    plain = {name: value for name, value in json.loads(dumps(document, show=str)).items() if name != _DIGEST}
+    return {**plain, _DIGEST: _digest(plain)}
+
+
+def is_sealed(document: dict[str, Any]) -> bool:
+    """Whether a document is as it was written."""
+    plain = {name: value for name, value in document.items() if name != _DIGEST}
+    return bool(document.get(_DIGEST) == _digest(plain))
+
+
+def _digest(plain: dict[str, Any]) -> str:
+    return hashlib.blake2b(json.dumps(plain, sort_keys=True).encode(), digest_size=16).hexdigest()
+
+
+def _parsed(content: bytes) -> dict[str, Any] | None:
+    try:
+        found = json.loads(content)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None

@@ -10,13 +10,13 @@ from dray.errors import ConfigError
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """A number of rows or a share of those that were read; without either, any number is fine."""
+    """A number of rows, or a share of the rows read; without either there is no limit."""
 
     rows: int | None = None
     share: float | None = None
 
     def exceeded(self, rejected: int, read: float) -> bool:
-        """Whether so many are too many, of so many that were read (or will be)."""
+        """Whether `rejected` of `read` rows are too many."""
         if self.rows is not None and rejected > self.rows:
             return True
         return self.share is not None and rejected > self.share * read

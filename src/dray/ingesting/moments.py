@@ -15,12 +15,12 @@ def is_moment(type_: pa.DataType) -> bool:
 
 
 def as_moment(text: str, column: str, type_: pa.DataType) -> pa.Scalar:
-    """Return a date or a time as a value of the column's type. Without a zone it is in UTC, as such a column is."""
+    """Return a date or a time as a value of the column's type. Text without a zone is read as UTC."""
     try:
         found = datetime.fromisoformat(text.strip())
     except ValueError:
         raise ConfigError(
-            f'"{text}" is compared with column "{column}" ({type_}), but is no date or time.',
+            f'"{text}" is compared with column "{column}" ({type_}), but is not a date or time.',
             fix='Write it as "2026-01-31" or "2026-01-31 12:30:00".',
         ) from None
     if pt.is_date(type_):

@@ -1,14 +1,14 @@
-"""Rows that must move, to be sorted or to meet their duplicates: on Ray Data. The only file that imports it.
+"""Sort rows and remove duplicates with Ray Data. The only file that imports it.
 
-Rows go from worker to worker, or stay where they are; the driver sees a sample of the sort keys and a bit for each row.
+Rows move between workers only; the driver gets a sample of the sort keys and one bit for each row.
 
     duplicates:  keys -> digests (16 bytes a row) -> to one part each by digest -> which rows of each piece stay
     sort:        sample of the keys -> where parts begin -> rows to their part -> sorted and written
-    no sort:     an output file is some stretches of pieces, in their order: read, without duplicates, and written
+    no sort:     an output file is some ranges of pieces, in their order: read, without duplicates, and written
 
-Of Ray Data's ways to exchange rows, the oldest is used: a sort by the number of the part, with the boundaries given.
-It needs plain tasks only. Hash shuffles have actors that hold CPUs for as long as they last, and those of Ray 2.56 and
-later want runtime environments, which an embedded cluster lacks (`cluster/lean.py`).
+Rows are exchanged by Ray Data's sort by the number of the part, with given boundaries: it needs plain tasks only. Hash
+shuffles have actors that hold CPUs until the end, and since Ray 2.56 they need runtime environments, which an embedded
+cluster lacks (`clusters/lean.py`).
 """
 
 from __future__ import annotations
@@ -26,19 +26,20 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from dray.cluster.connect import connect
-from dray.cluster.environment import environment_for_ray
+from dray.batch.engine import Emit
+from dray.batch.open_executor import joined
+from dray.clusters.connect import connect
+from dray.clusters.environment import environment_for_ray
 from dray.errors import ConfigError, DrayError, WorkerError
+from dray.events.kinds import PhaseStarted, Progress
 from dray.ingesting import moving_rows
 from dray.ingesting.moving_rows import PART, POSITION, Order
 from dray.ingesting.row_digest import digests, first_rows
 from dray.ingesting.staged import Staged, open_staged, to_bits
-from dray.mapping.open_place import joined
 from dray.storage import StorageOptions
 from dray.threads.limits import cpus_of_this_process
 
 WrittenT = TypeVar("WrittenT")
-Emit = Callable[..., Any]
 Write = Callable[[int, pa.Table], WrittenT]
 
 DIGESTS_TOGETHER = 1_000_000
@@ -50,7 +51,7 @@ PROGRESS_EVERY_S = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Moved(Generic[WrittenT]):
-    """What became of the rows."""
+    """The written files and the counts of rows."""
 
     written: tuple[WrittenT, ...]
     """What `write` returned, by output file."""
@@ -83,34 +84,34 @@ def move(
     _require_ray_data()
     name = cluster or "local"
     workers = cpus_of_this_process() if name == "local" and not joined() else 1
-    with connect(name, workers=workers, threads=1), _settings(), _told():
+    with connect(name, workers=workers, threads=1), _settings(), _unwrapped():
         kept = [_Kept(piece, opened.rows_of(piece)) for piece in range(len(opened.pieces))]
         if dedup is not None:
-            emit("phase", name="dedup")
+            emit(PhaseStarted("dedup"))
             kept = _without_duplicates(opened, keys, _Progress(emit, opened.rows))
         rows = sum(piece.rows for piece in kept)
         files = min(files, rows)
         if sort:
-            emit("phase", name="sort")
+            emit(PhaseStarted("sort"))
             found = _sorted(opened, order, kept, files, write, _Progress(emit, rows))
         else:
-            emit("phase", name="write")
+            emit(PhaseStarted("write"))
             found = _in_order(opened, kept, files, write, _Progress(emit, rows))
     return Moved(tuple(found), opened.rows, rows)
 
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
-    """The rows of a piece that stay."""
+    """The rows of a piece that are kept."""
 
     piece: int
     rows: int
     bits: bytes | None = None
-    """One for each row of the piece; None when all stay."""
+    """One for each row of the piece; None when all rows are kept."""
 
 
 class _Progress:
-    """Tells how many rows are done."""
+    """Reports how many rows are done."""
 
     def __init__(self, emit: Emit, total: int) -> None:
         self._emit, self._total = emit, total
@@ -123,18 +124,18 @@ class _Progress:
         now = time.monotonic()
         if now - self._told_at >= PROGRESS_EVERY_S or self._done >= self._total:
             self._told_at = now
-            self._emit("progress", done=self._done, total=self._total, unit="rows")
+            self._emit(Progress(done=self._done, total=self._total, unit="rows"))
 
 
 def _without_duplicates(staged: Staged, columns: list[str], progress: _Progress) -> list[_Kept]:
-    """Return which rows are the first of their kind."""
+    """Return which rows are the first of their duplicates."""
     seed = secrets.randbits(64)
     parts = -(-staged.rows // DIGESTS_TOGETHER)
     pieces = len(staged.pieces)
 
     def digest(item: dict[str, Any]) -> pa.Table:
         words = digests(staged.read(item["piece"], columns), seed)
-        first = first_rows(words)  # so that a value which is everywhere does not all go to one part
+        first = first_rows(words)  # a frequent value would otherwise fill one part
         high, low = words[:, first]
         table = pa.table({"high": high, "low": low, "row": first})
         return moving_rows.pack(table, (high % np.uint64(parts)).astype(np.uint32), parts, item["piece"])
@@ -172,7 +173,7 @@ def _sorted(
     columns = staged.columns
     begins = moving_rows.splitters(_sample(staged, order, items, files), order, files)
 
-    def deal(item: dict[str, Any]) -> pa.Table:
+    def divide(item: dict[str, Any]) -> pa.Table:
         table = staged.read(item["piece"], [*columns, POSITION], item["bits"])
         parts = moving_rows.parts_of(order.keys(table), begins, order)
         return moving_rows.pack(table.select(columns), parts, files, item["piece"])
@@ -182,11 +183,11 @@ def _sorted(
         table = moving_rows.join([table for _, table in senders])
         return _written(write, part, table.take(order.indices(order.keys(table))))
 
-    return _results(_for_each_part(_for_each(items, deal), files, sort), progress)
+    return _results(_for_each_part(_for_each(items, divide), files, sort), progress)
 
 
 def _sample(staged: Staged, order: Order, items: list[dict[str, Any]], files: int) -> pa.Table:
-    """Return the sort keys of some rows, dealt over all pieces; of all rows when they are few."""
+    """Return the sort keys of some rows of every piece; of all rows when they are few."""
     share = min(1.0, files * SAMPLED_FOR_A_FILE / sum(item["rows"] for item in items))
 
     def pick(item: dict[str, Any]) -> pa.Table:
@@ -206,18 +207,18 @@ def _in_order(
     bounds = [index * sum(entry.rows for entry in kept) // files for index in range(files + 1)]
     items = []
     for index, (first, last) in enumerate(pairwise(bounds)):
-        stretches, begin = [], 0
+        ranges, begin = [], 0
         for entry in kept:
             start, stop = max(first - begin, 0), min(last - begin, entry.rows)
             if start < stop:
-                stretches.append((entry.piece, entry.bits, start, stop))
+                ranges.append((entry.piece, entry.bits, start, stop))
             begin += entry.rows
-        items.append({"index": index, "stretches": pickle.dumps(stretches)})
+        items.append({"index": index, "ranges": pickle.dumps(ranges)})
 
     def copy(item: dict[str, Any]) -> pa.Table:
         tables = [
             staged.read(piece, staged.columns, bits).slice(start, stop - start)
-            for piece, bits, start, stop in pickle.loads(item["stretches"])  # noqa: S301  (from the driver)
+            for piece, bits, start, stop in pickle.loads(item["ranges"])  # noqa: S301  (from the driver)
         ]
         return _written(write, item["index"], moving_rows.join(tables))
 
@@ -247,7 +248,7 @@ def _rows(*rows: dict[str, Any]) -> pa.Table:
 
 
 def _for_each(items: list[dict[str, Any]], function: Callable[[dict[str, Any]], pa.Table]) -> Any:
-    """Return what the function makes of each item, in a task each."""
+    """Return the function's result for each item, one task per item."""
     import ray.data
 
     def call(batch: pa.Table) -> pa.Table:
@@ -259,14 +260,14 @@ def _for_each(items: list[dict[str, Any]], function: Callable[[dict[str, Any]], 
 
 
 def _for_each_part(dataset: Any, parts: int, function: Callable[[int, list[tuple[int, pa.Table]]], pa.Table]) -> Any:
-    """Bring packed rows to their parts; return what the function makes of each, in a task each."""
+    """Bring packed rows to their parts; return the function's result for each part, one task per part."""
 
     def call(batch: pa.Table) -> Iterator[pa.Table]:
         if batch.num_rows:
             with _carried():
                 yield function(batch.column(PART)[0].as_py(), moving_rows.unpack(batch))
 
-    # With one part only, a second one stays empty: without boundaries, Ray would choose some.
+    # With one part, a second one stays empty: without boundaries, Ray would choose its own.
     exchanged = dataset.sort(PART, boundaries=list(range(1, max(parts, 2))))
     return exchanged.map_batches(call, batch_size=None, batch_format="pyarrow")
 
@@ -277,13 +278,13 @@ def _require_ray_data() -> None:
     except ImportError as error:
         raise ConfigError(
             f"Sorting and finding duplicates need Ray Data, which lacks {error.name or error}.",
-            fix="Install it: pip install 'dray[data]'.",
+            fix="Install it with pip install 'dray[data]'.",
         ) from error
 
 
 @contextmanager
 def _settings() -> Iterator[None]:
-    """Set Ray Data up for this work and keep it silent; put everything back."""
+    """Configure Ray Data and silence it; restore everything afterwards."""
     from ray.data import DataContext
     from ray.data.context import ShuffleStrategy
 
@@ -313,7 +314,7 @@ def _settings() -> Iterator[None]:
 
 
 class _CarriedError(Exception):
-    """An error of ours on its way to the driver: Ray Data adds advice of its own to the text of all it knows."""
+    """An error of dray on its way to the driver: Ray Data adds its own advice to the errors that it knows."""
 
     def __init__(self, text: str, error: bytes) -> None:
         super().__init__(text, error)
@@ -324,7 +325,7 @@ class _CarriedError(Exception):
 
 @contextmanager
 def _carried() -> Iterator[None]:
-    """Have what is raised on a worker arrive as it is."""
+    """Wrap an error of dray so that it arrives at the driver unchanged."""
     try:
         yield
     except DrayError as error:
@@ -332,8 +333,8 @@ def _carried() -> Iterator[None]:
 
 
 @contextmanager
-def _told() -> Iterator[None]:
-    """Raise what a worker raised as what it is."""
+def _unwrapped() -> Iterator[None]:
+    """Raise the error that a worker raised as itself."""
     from ray.exceptions import RayError, RayTaskError
 
     try:
@@ -342,9 +343,9 @@ def _told() -> Iterator[None]:
         cause = error.cause
         if isinstance(cause, _CarriedError):
             raise pickle.loads(cause.args[1]) from error  # noqa: S301  (from a worker of ours)
-        raise WorkerError(f"A worker failed while rows were moved: {_line(cause or error)}") from error
+        raise WorkerError(f"A worker failed while it sorted or compared rows: {_line(cause or error)}") from error
     except RayError as error:
-        raise WorkerError(f"The rows could not be moved: {_line(error)}") from error
+        raise WorkerError(f"Ray Data could not sort or compare the rows: {_line(error)}") from error
 
 
 def _line(error: BaseException) -> str:

@@ -1,7 +1,7 @@
-"""Rows on their way: in which order, to which output file, and packed so that whoever carries them need not know them.
+"""Sort order of rows, the part that each row belongs to, and rows packed for the exchange.
 
-A part's rows of a piece travel as one binary value (an Arrow stream). So no column type, no null and no dictionary can
-be in the way of what moves them, which sorts and copies a few such values instead of millions of rows.
+The rows of a piece for one part travel as one binary value (an Arrow stream). So Ray Data sorts and copies a few such
+values instead of millions of rows, and meets no column type, null or dictionary that it cannot handle.
 
 Pure: tables in, tables out.
 """
@@ -19,17 +19,17 @@ import pyarrow.compute as pc
 from dray.errors import ConfigError, nearest
 
 POSITION = "__dray_position"
-"""The column that says where a row stood in the source: unique, ascending."""
+"""The column with the position of a row in the source: unique, ascending."""
 PART, SOURCE, PAYLOAD = "part", "source", "payload"
 PACKED = pa.schema([(PART, pa.int64()), (SOURCE, pa.int64()), (PAYLOAD, pa.large_binary())])
-"""What travels: to which part, from where, and the rows."""
+"""What is exchanged: the part it goes to, the piece it comes from, and the rows."""
 
 Indices = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """By which columns rows are sorted. Nulls come last, NaN before them, whatever the direction."""
+    """The columns to sort by. Nulls come last, NaN before them, in both directions."""
 
     columns: tuple[str, ...]
     descending: tuple[bool, ...]
@@ -43,7 +43,7 @@ class Order:
         return pa.table(columns, names=names)
 
     def indices(self, keys: pa.Table) -> Indices:
-        """Return the rows of `keys` in order. Equal rows stay as they stand, or go by position if that is known."""
+        """Return the rows of `keys` in order. Equal rows keep their order, or go by position if that is known."""
         by = [(str(i), "descending" if down else "ascending") for i, down in enumerate(self.descending)]
         if POSITION in keys.column_names:
             by.append((POSITION, "ascending"))
@@ -51,7 +51,7 @@ class Order:
 
 
 def order_of(sort: Sequence[str], schema: pa.Schema) -> Order:
-    """Return the order that columns ("-price" is descending) stand for; refuse what no order is known for."""
+    """Return the order that the columns give ("-price" is descending); refuse types without an order."""
     names = []
     for text in sort:
         # A column may itself be called "-price".
@@ -78,15 +78,15 @@ def require_columns(names: Iterable[str], schema: pa.Schema, purpose: str) -> No
 
 
 def splitters(sample: pa.Table, order: Order, parts: int) -> pa.Table:
-    """Return the keys at which a new part begins, so that the sample's rows are dealt evenly."""
+    """Return the keys at which a new part begins, so that the sample's rows are divided evenly."""
     at = np.arange(1, parts) * sample.num_rows // parts
     return sample.take(order.indices(sample)[at])
 
 
 def parts_of(keys: pa.Table, splitters: pa.Table, order: Order) -> npt.NDArray[np.uint32]:
-    """Return the part that each row belongs to: how many splitters stand before it or are it."""
-    # Sorted among them, so that one rule decides on all kinds of columns. A splitter has a row's own position and so
-    # could stand on either side of it: the sort is stable, and it stands first.
+    """Return the part that each row belongs to: the number of splitters that are not greater than it."""
+    # Splitters and rows are sorted together, so that one rule serves all types of columns. A splitter equals the row
+    # that it was sampled from: the sort is stable, and the splitter comes first.
     indices = order.indices(pa.concat_tables([splitters, keys]))
     begun = np.cumsum(indices < splitters.num_rows, dtype=np.uint32)
     parts = np.empty(len(indices), dtype=np.uint32)
@@ -104,7 +104,7 @@ def pack(table: pa.Table, parts: npt.NDArray[np.unsignedinteger], count: int, so
 
 
 def packed(parts: Iterable[int], sources: Iterable[int], tables: Iterable[pa.Table]) -> pa.Table:
-    """Return what travels: a row for each of the tables. All are written into one buffer, which is not copied again."""
+    """Return one packed row for each table. All are written into one buffer, which is not copied again."""
     sink = pa.BufferOutputStream()
     offsets = [0]
     for table in tables:
@@ -117,7 +117,7 @@ def packed(parts: Iterable[int], sources: Iterable[int], tables: Iterable[pa.Tab
 
 
 def unpack(carried: pa.Table) -> list[tuple[int, pa.Table]]:
-    """Return who sent which rows, in the order of the senders."""
+    """Return the pieces that rows come from with their rows, in the order of the pieces."""
     sources = carried.column(SOURCE).to_pylist()
     payloads = carried.column(PAYLOAD)
     return [
@@ -127,7 +127,7 @@ def unpack(carried: pa.Table) -> list[tuple[int, pa.Table]]:
 
 
 def join(tables: Sequence[pa.Table]) -> pa.Table:
-    """Return the tables as one without seams; their dictionaries may differ."""
+    """Return the tables as one table of single chunks; their dictionaries may differ."""
     return pa.concat_tables(tables).unify_dictionaries().combine_chunks()
 
 

@@ -1,5 +1,5 @@
-"""How the source falls into tasks, and these into row groups: by bytes alone, so that the number of workers changes
-nothing about the output. Pure."""
+"""Divide the source into tasks, and tasks into row groups: by bytes alone, so that the number of workers does not
+change the output. Pure."""
 
 from __future__ import annotations
 
@@ -37,27 +37,27 @@ class Task:
 
 
 def where(name: str, start: int, stop: int) -> str:
-    """Return the words for a stretch of a source."""
+    """Return the description of a range of a source, for messages."""
     return f"{name} ({start:,} to {stop:,})" if stop else name
 
 
 def task_bytes(total: int) -> int:
-    """Return the bytes of a task: some for each worker of a machine, none so large that losing it hurts."""
+    """Return the bytes of a task: several tasks for each worker of a machine, small enough to repeat after a loss."""
     return min(max(total // TASKS, LEAST_TASK_BYTES), MOST_TASK_BYTES)
 
 
 def group_bytes(total: int) -> int:
     """Return the bytes of a row group in memory, as `dray data make` has them.
 
-    128 in all leave 2 to 64 workers about even; data too small for that has 32. Above that, they are as large as the
-    memory of those who write and read them allows.
+    128 row groups in all can be assigned evenly to 2 to 64 workers; smaller data has 32. In larger data they are as
+    large as the memory of writers and readers allows.
     """
     wanted = max(total // 128, min(total // 32, SMALL_GROUP_BYTES))
     return min(max(wanted, LEAST_GROUP_BYTES), MOST_GROUP_BYTES)
 
 
 def make_tasks(pieces: Sequence[Piece], target_bytes: int) -> list[Task]:
-    """Return the pieces as tasks of about that size, in order; small files share one."""
+    """Return the pieces as tasks of about that size, in order; several small files make one task."""
     tasks: list[Task] = []
     waiting: list[Piece] = []
     held = 0
@@ -73,5 +73,5 @@ def make_tasks(pieces: Sequence[Piece], target_bytes: int) -> list[Task]:
 
 
 def part_name(index: int, count: int) -> str:
-    """Return the name of the file of a task: in order by name."""
+    """Return the name of a task's file: names sort in the order of tasks."""
     return f"part-{index:0{max(5, len(str(count - 1)))}}.parquet"

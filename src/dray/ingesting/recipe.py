@@ -1,9 +1,9 @@
-"""What shall become of the rows: a plain value, the same on the driver, in the processes and in the journal. Pure."""
+"""What an ingest does to rows: a plain value, the same on the driver, in the processes and in the journal. Pure."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -15,12 +15,12 @@ DEFAULT_LIMIT = Limit(share=0.01)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HashSplit:
-    """A share of the rows, chosen by a hash of what is in them: the same row always goes to the same part."""
+    """A share of the rows, chosen by a hash of their values: the same row always goes to the same subset."""
 
     share: float
-    """Of the rows, for the part "test"."""
+    """Of the rows, for the subset "test"."""
     columns: tuple[str, ...] = ()
-    """Rows alike in these stay together; () = the whole row."""
+    """Rows with equal values in these columns stay together; () = the whole row."""
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -34,7 +34,7 @@ class HashSplit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeSplit:
-    """Rows from a moment on are for the test; those before it, and those without a time, for training."""
+    """Rows from a time on are test rows; rows before it, and rows without a time, are train rows."""
 
     column: str
     moment: str
@@ -42,45 +42,49 @@ class TimeSplit:
 
 
 Split = HashSplit | TimeSplit
-PARTS = ("train", "test")
+SUBSETS = ("train", "test")
 
 
 def make_split(share: float | None, columns: tuple[str, ...], moment: str | None, seed: int) -> Split | None:
-    """Return the split that is asked for, if one is."""
+    """Return the split that the options ask for, if any."""
     if share is not None and moment is not None:
-        raise ConfigError("--test and --test-from were both given.", fix="Split by a share or by time.")
+        raise ConfigError(
+            "--test and --test-from were both given.",
+            fix="Leave one of them out: --test splits by a share, --test-from by time.",
+        )
     if moment is not None:
         if len(columns) != 1:
             raise ConfigError(
-                "--test-from needs the column of the time.", fix="Name one: --test-from 2026-01-01 --split-by ts."
+                "--test-from needs the column of the time.",
+                fix="Name it with --split-by, such as --test-from 2026-01-01 --split-by ts.",
             )
         return TimeSplit(column=columns[0], moment=moment)
     if share is not None:
         return HashSplit(share=share, columns=columns, seed=seed)
     if columns:
-        raise ConfigError("--split-by is given, but not into what.", fix="Add --test 0.2, or --test-from 2026-01-01.")
+        raise ConfigError("--split-by needs --test or --test-from.", fix="Add --test 0.2, or --test-from 2026-01-01.")
     return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """Every choice there is: read -> transform -> filter -> dedup -> sort -> split -> columns -> write."""
+    """All options, in the order of work: read -> transform -> filter -> dedup -> sort -> split -> columns -> write."""
 
     columns: tuple[str, ...] = ()
-    """What is written, in this order; () = all."""
+    """Columns to write, in this order; () = all."""
     filter: str | None = None
-    """Rows for which it holds are kept: see expression.py."""
+    """Rows for which it is true are kept: see expression.py."""
     transform: str | None = None
     """The function's name, for the journal and for messages."""
     dedup: tuple[str, ...] | None = None
-    """Of rows alike in these the first stays; () = in all that is written."""
+    """Of rows with equal values in these columns the first is kept; () = all columns that are written."""
     sort: tuple[str, ...] = ()
     """Columns; "-price" is descending."""
     partition_by: tuple[str, ...] = ()
     """A directory for each value, a=1/; the column also stays in the files."""
     split: Split | None = None
     max_rejects: Limit = DEFAULT_LIMIT
-    """More than that end the run."""
+    """More rejected rows end the run."""
 
     def __post_init__(self) -> None:
         for what, names in (
@@ -119,18 +123,28 @@ class Recipe:
         return self.columns or tuple(names)
 
     def carried(self, names: Sequence[str]) -> tuple[str, ...]:
-        """Return the columns that are needed behind the filter: what is written, and what decides where to."""
+        """Return the columns needed after the filter: to write, compare, sort, split and partition by."""
         more = (*(self.dedup or ()), *self.sort_columns, *self.split_columns, *self.partition_by)
         return tuple(dict.fromkeys((*self.output(names), *more)))
 
     def to_json(self) -> dict[str, Any]:
-        """Return it as JSON has it: tuples as lists."""
+        """Return it as JSON values: tuples as lists."""
         document: dict[str, Any] = json.loads(json.dumps(asdict(self)))
         return document
 
 
+def recipe_of(document: Mapping[str, Any]) -> Recipe:
+    """Return the recipe that `to_json` wrote down."""
+    names = {name: tuple(document[name]) for name in ("columns", "sort", "partition_by")}
+    dedup, split = document["dedup"], document["split"]
+    if split is not None:
+        split = TimeSplit(**split) if "moment" in split else HashSplit(**{**split, "columns": tuple(split["columns"])})
+    more = {"dedup": None if dedup is None else tuple(dedup), "split": split}
+    return Recipe(**{**document, **names, **more, "max_rejects": Limit(**document["max_rejects"])})
+
+
 def require_columns(recipe: Recipe, filter_columns: Sequence[str], names: Sequence[str]) -> None:
-    """Refuse a column that the rows do not have, with the nearest one that they do."""
+    """Refuse a column that the rows do not have; suggest the nearest one."""
     for what, asked in (
         ("--columns", recipe.columns),
         ("--filter", filter_columns),
@@ -149,7 +163,7 @@ def require_columns(recipe: Recipe, filter_columns: Sequence[str], names: Sequen
 
 
 def differences(before: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """Return what two recipes (as JSON) differ in. The limit of rejects may change on the way."""
+    """Return the differences of two recipes (as JSON). The limit of rejects may differ."""
     return [
         f"{name} was {json.dumps(before.get(name))} and is {json.dumps(now.get(name))}"
         for name in dict.fromkeys((*before, *now))

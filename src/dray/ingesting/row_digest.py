@@ -1,8 +1,8 @@
-"""128 bits for each row that are the same for equal rows, and for no others.
+"""A digest of 128 bits for each row: equal rows have equal digests, different rows different ones.
 
-Whoever looks for equal rows then handles 16 bytes a row, whatever the columns are. Two of a billion different rows
-share their digest with a probability of 10^-21, and as the seed is drawn anew for every run, nobody can make data
-that does. Null equals null, NaN equals NaN, and 0.0 equals -0.0.
+The search for equal rows then handles 16 bytes a row, whatever the columns are. Two of a billion different rows
+share their digest with a probability of 10^-21. The seed is random in every run, so that data cannot be crafted to
+collide. Null equals null, NaN equals NaN, and 0.0 equals -0.0.
 
 Pure: arrays in, arrays out. Every value becomes two words ("lanes") of 64 bits, by two functions of the same kind.
 """
@@ -16,20 +16,21 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dray.data.splitmix import finalize
 from dray.errors import DataError
 
 Words = npt.NDArray[np.uint64]
 
 CHUNK_ROWS = 1 << 16
-"""So many at a time: the words of a column then stay in the processor's cache."""
+"""Rows at a time: the words of a column then stay in the processor's cache."""
 TEXT_BYTES = 4 << 20
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _ODD = np.array([[0xD6E8FEB86659FD93], [0xA3B195354A39B70D]], dtype=np.uint64)
 
 
 def digests(table: pa.Table, seed: int) -> Words:
-    """Return two rows of words: the digests of the table's rows. Equal seeds give equal digests for equal rows."""
-    start = _mix(np.array([[seed], [seed ^ 0x5851F42D4C957F2D]], dtype=np.uint64))
+    """Return the digests of the table's rows as two rows of words. Equal rows have equal digests under one seed."""
+    start = finalize(np.array([[seed], [seed ^ 0x5851F42D4C957F2D]], dtype=np.uint64))
     found = [
         _fold([_lanes(name, column, start) for name, column in zip(table.schema.names, chunk, strict=True)], start)
         for chunk in _chunks(table)
@@ -38,12 +39,12 @@ def digests(table: pa.Table, seed: int) -> Words:
 
 
 def first_rows(words: Words) -> npt.NDArray[np.int64]:
-    """Return where every digest is met for the first time, ascending."""
+    """Return the index of the first occurrence of each digest, ascending."""
     high, low = words
     order = np.argsort(high, kind="stable")
     same = high[order[1:]] == high[order[:-1]]
     other = low[order[1:]] != low[order[:-1]]
-    if np.any(same & other):  # one word alone does not tell these rows apart
+    if np.any(same & other):  # one word alone does not distinguish these rows
         order = np.lexsort((low, high))
         same = (high[order[1:]] == high[order[:-1]]) & (low[order[1:]] == low[order[:-1]])
     first = np.ones(len(order), dtype=bool)
@@ -60,18 +61,11 @@ def _whole(column: pa.ChunkedArray) -> pa.Array:
     return column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
 
 
-def _mix(words: Words) -> Words:
-    """Spread every bit over all others, one to one (the end of SplitMix64)."""
-    words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return words ^ (words >> np.uint64(31))
-
-
 def _fold(columns: list[Words], start: Words) -> Words:
-    """Return one digest of several, in which their order counts."""
+    """Return one digest of several; their order matters."""
     folded = start
     for words in columns:
-        folded = _mix(folded * _ODD + words)
+        folded = finalize(folded * _ODD + words)
     return folded
 
 
@@ -96,7 +90,7 @@ def _lanes(name: str, array: pa.Array, start: Words) -> Words:
         words = _fixed(name, pc.cast(array, pa.uint8()) if pa.types.is_boolean(kind) else array, start)
     if array.null_count:
         missing = array.is_null().to_numpy(zero_copy_only=False)
-        words[:, missing] = _mix(start + _ODD)
+        words[:, missing] = finalize(start + _ODD)
     return words
 
 
@@ -110,18 +104,18 @@ def _dictionary(name: str, array: pa.DictionaryArray, start: Words) -> Words:
 def _floats(array: pa.Array) -> Words:
     values = pc.fill_null(pc.cast(array, pa.float64()), 0.0).to_numpy(zero_copy_only=False)
     values = values + 0.0  # -0.0 becomes 0.0
-    values[np.isnan(values)] = np.nan  # of which there are many
+    values[np.isnan(values)] = np.nan  # NaN has many bit patterns
     return np.stack([values.view(np.uint64)] * 2)
 
 
 def _fixed(name: str, array: pa.Array, start: Words) -> Words:
-    """Numbers, moments, decimals: values of so many bytes each."""
+    """Return the words of numbers, times and decimals, whose values all have the same width in bytes."""
     try:
         width = array.type.bit_width // 8
     except ValueError:
         raise DataError(
-            f'The column "{name}" is {array.type}, of which equal values cannot be found.',
-            fix="Name the columns that make a row the same: --dedup a,b.",
+            f'The column "{name}" is {array.type}, whose values cannot be compared to find duplicates.',
+            fix="Name the columns to compare: --dedup a,b.",
         ) from None
     data = array.buffers()[1]
     if data is None or not width:
@@ -163,13 +157,13 @@ def _list(name: str, array: pa.Array, start: Words) -> Words:
 
 
 def _sums(words: Words, counts: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], start: Words) -> Words:
-    """Return a digest for each stretch of `counts` words, in which their places count, and the length does."""
+    """Return a digest for each run of `counts` words; their order and number matter."""
     ends = np.cumsum(counts)
     place = np.arange(words.shape[1]) - np.repeat(ends - counts, counts)
-    mixed = _mix(words + start + place.astype(np.uint64) * _STEP)
+    mixed = finalize(words + start + place.astype(np.uint64) * _STEP)
     totals = np.zeros((2, words.shape[1] + 1), dtype=np.uint64)
     np.cumsum(mixed, axis=1, out=totals[:, 1:])
-    return _mix(totals[:, ends] - totals[:, ends - counts] + lengths.astype(np.uint64) * _ODD)
+    return finalize(totals[:, ends] - totals[:, ends - counts] + lengths.astype(np.uint64) * _ODD)
 
 
 def _buffer(buffer: pa.Buffer | None, kind: Any) -> npt.NDArray[Any]:

@@ -1,8 +1,8 @@
-"""Which rows are for training and which for the test: by a hash of what is in them, or by time.
+"""Divide rows into train and test: by a hash of their values, or by time.
 
-The hash is our own, so that a row goes to the same part on every machine, in every batch and with every version of
-every library. It depends on the values, not on how they are kept: 7 as int8, as int64 and as 7.0 hash alike, so do text
-in a dictionary and plain text, and times in other units.
+The hash is dray's own, so that a row goes to the same subset on every machine, in every batch and with every version
+of every library. It depends on the values, not on their types: 7 as int8, as int64 and as 7.0 have the same hash, and
+so have text in a dictionary and plain text, and times in other units.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyarrow import types as pt
 
+from dray.data.splitmix import splitmix64
 from dray.errors import ConfigError
 from dray.ingesting.moments import as_moment, is_moment
 from dray.ingesting.recipe import Split, TimeSplit
@@ -25,18 +26,16 @@ from dray.ingesting.recipe import Split, TimeSplit
 Hashes = NDArray[np.uint64]
 
 LONG_BYTES = 4096
-"""Longer values go through hashlib, one by one: seldom, and the arithmetic below would need as many powers."""
+"""Longer values are hashed one by one by hashlib: they are rare, and the polynomial would need as many powers."""
 _STEP = 8192
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _COLUMN = np.uint64(0x100000001B3)
 _BASE = np.uint64(0xD6E8FEB86659FD93)
-_FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 _NULL = np.uint64(0xA0761D6478BD642F)
 _FRACTION = np.uint64(0xE7037ED1A0B428DB)
 
 
 def require_splittable(split: Split | None, schema: pa.Schema) -> None:
-    """Refuse a split by time where there is none, before any row is read."""
+    """Refuse a split by a column that is not a time, before any row is read."""
     if isinstance(split, TimeSplit):
         type_ = schema.field(split.column).type
         if not is_moment(type_):
@@ -48,7 +47,7 @@ def require_splittable(split: Split | None, schema: pa.Schema) -> None:
 
 
 def for_test(batch: pa.RecordBatch, split: Split, whole_row: Sequence[str]) -> pa.Array:
-    """Return true for the rows that are for the test, false for the others."""
+    """Return true for test rows, false for train rows."""
     if isinstance(split, TimeSplit):
         column = batch.column(split.column)
         return pc.fill_null(pc.greater_equal(column, as_moment(split.moment, split.column, column.type)), False)
@@ -58,19 +57,10 @@ def for_test(batch: pa.RecordBatch, split: Split, whole_row: Sequence[str]) -> p
 
 def hash_rows(batch: pa.RecordBatch, columns: Sequence[str], seed: int = 0) -> Hashes:
     """Return a hash for each row: of the values in these columns, in this order."""
-    found = _mix(np.full(batch.num_rows, seed, np.uint64))
+    found = splitmix64(np.full(batch.num_rows, seed, np.uint64))
     for name in columns:
-        found = _mix(found * _COLUMN + _hash(batch.column(name)))
+        found = splitmix64(found * _COLUMN + _hash(batch.column(name)))
     return found
-
-
-def _mix(values: Hashes) -> Hashes:
-    """Spread every bit over all others (the finalizer of splitmix64)."""
-    values = values + _GOLDEN
-    values = (values ^ (values >> np.uint64(30))) * _FIRST
-    values = (values ^ (values >> np.uint64(27))) * _SECOND
-    mixed: Hashes = values ^ (values >> np.uint64(31))
-    return mixed
 
 
 def _hash(array: pa.Array) -> Hashes:
@@ -88,7 +78,7 @@ def _hash(array: pa.Array) -> Hashes:
 
 
 def _hash_values(array: pa.Array) -> Hashes:
-    """Return hashes of the values; those of missing ones mean nothing."""
+    """Return hashes of the values; those of missing values have no meaning."""
     type_ = array.type
     if pt.is_floating(type_):
         return _hash_floats(array)
@@ -102,7 +92,7 @@ def _hash_values(array: pa.Array) -> Hashes:
         array = array.cast(pa.duration("us"), safe=False).cast(pa.int64())
     if pt.is_integer(array.type) or pt.is_boolean(array.type):
         whole = pc.fill_null(array, array.type.to_pandas_dtype()(0)).to_numpy(zero_copy_only=False)
-        return _mix(whole.astype(np.int64 if whole.dtype != np.uint64 else np.uint64).view(np.uint64))
+        return splitmix64(whole.astype(np.int64 if whole.dtype != np.uint64 else np.uint64).view(np.uint64))
     if pt.is_decimal(type_):
         array = array.cast(pa.string())
     if _is_text(array.type):
@@ -118,10 +108,10 @@ def _is_text(type_: pa.DataType) -> bool:
 
 def _hash_floats(array: pa.Array) -> Hashes:
     values = pc.fill_null(array.cast(pa.float64()), 0.0).to_numpy(zero_copy_only=False).copy()
-    values[np.isnan(values)] = np.nan  # one of the many that there are
+    values[np.isnan(values)] = np.nan  # NaN has many bit patterns
     whole = (np.abs(values) < 2.0**53) & (np.floor(values) == values)
     numbers = np.where(whole, values, 0.0).astype(np.int64).view(np.uint64)
-    return _mix(np.where(whole, numbers, values.view(np.uint64) ^ _FRACTION))
+    return splitmix64(np.where(whole, numbers, values.view(np.uint64) ^ _FRACTION))
 
 
 def _hash_bytes(array: pa.Array) -> Hashes:
@@ -153,7 +143,7 @@ def _polynomials(data: NDArray[np.uint8], offsets: NDArray[np.int64], lengths: N
     part *= _powers()[np.arange(len(part)) - np.repeat(starts, lengths)]
     sums = np.zeros(len(part) + 1, np.uint64)
     np.cumsum(part, out=sums[1:])
-    return _mix(sums[offsets[1:] - begin] - sums[starts] + lengths.astype(np.uint64))
+    return splitmix64(sums[offsets[1:] - begin] - sums[starts] + lengths.astype(np.uint64))
 
 
 @lru_cache(maxsize=1)

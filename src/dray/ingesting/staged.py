@@ -1,4 +1,4 @@
-"""Files that wait to be moved: pieces of about the same size, and the rows of each that stay."""
+"""Staged files, whose rows are to be sorted or compared: divided into pieces of about the same size."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dray.data.parquet import read_footer, read_slices, schema_of
+from dray.data.parquet import read_slices
+from dray.data.parquet_footer import read_footer, schema_of
 from dray.data.shards import Slice
 from dray.errors import DataError
 from dray.ingesting.moving_rows import POSITION
@@ -32,7 +33,7 @@ class Staged:
 
     @property
     def columns(self) -> list[str]:
-        """The data's columns: the position is ours."""
+        """The data's columns, without the position that dray added."""
         return [name for name in self.schema.names if name != POSITION]
 
     @property
@@ -43,7 +44,7 @@ class Staged:
         return sum(group.rows for group in self.pieces[piece])
 
     def read(self, piece: int, columns: Sequence[str], kept: bytes | None = None) -> pa.Table:
-        """Return the rows of a piece; with `kept` (a bit for each) only those whose bit is set."""
+        """Return the rows of a piece; with `kept` (a bit for each row) only those whose bit is set."""
         schema = pa.schema([self.schema.field(name) for name in columns])
         batches = [batch.select(columns) for _, batch in read_slices(self.pieces[piece], columns, (), self.storage)]
         table = pa.Table.from_batches(batches).cast(schema)
@@ -62,7 +63,7 @@ def open_staged(files: Sequence[str], storage: StorageOptions) -> Staged | None:
     """Read the footers and cut the rows into pieces; None when there are no rows."""
     places = [absolute(file) for file in files]
     with ThreadPoolExecutor(max_workers=16) as pool:
-        footers = list(pool.map(lambda file: read_footer(file, storage), places))
+        footers = list(pool.map(lambda file: read_footer(file, storage).metadata, places))
     found = [
         (*_positions(footer, file), file, footer)
         for file, footer in zip(places, footers, strict=True)
@@ -71,7 +72,10 @@ def open_staged(files: Sequence[str], storage: StorageOptions) -> Staged | None:
     found.sort(key=lambda entry: entry[0])
     for (_, last, file, _), (first, _, other, _) in pairwise(found):
         if first <= last:
-            raise DataError(f"{file} and {other} hold rows of the same place in the source.", fix="Ingest anew.")
+            raise DataError(
+                f"{file} and {other} hold rows of the same position in the source.",
+                fix="Remove the output and start again.",
+            )
     if not found:
         return None
     sizes = [
@@ -104,8 +108,12 @@ def _positions(footer: pq.FileMetaData, file: str) -> tuple[int, int]:
     """Return the first and the last position in a file, from its footer."""
     names = [footer.schema.column(index).path for index in range(len(footer.schema))]
     if POSITION not in names:
-        raise DataError(f"{file} has no column {POSITION}: it was not staged.", fix="Ingest anew.")
+        raise DataError(
+            f"{file} has no column {POSITION}: it was not staged.", fix="Remove the output and start again."
+        )
     found = [group.column(names.index(POSITION)).statistics for _, group in _row_groups(footer)]
     if not all(statistics is not None and statistics.has_min_max for statistics in found):
-        raise DataError(f"{file} does not tell the positions of its rows.", fix="Ingest anew.")
+        raise DataError(
+            f"The footer of {file} lacks the positions of its rows.", fix="Remove the output and start again."
+        )
     return int(found[0].min), int(found[-1].max)

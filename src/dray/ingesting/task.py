@@ -1,4 +1,4 @@
-"""One task: read its pieces, transform, filter, write. Runs in any process; only its report goes back."""
+"""One task: read its pieces, transform, filter, write. Runs in any process and returns only its report."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ class TaskRunner:
     source: Source
     transform: Transform | None
     schema: pa.Schema
-    """Of the rows behind the transform."""
+    """Of the rows after the transform."""
     columns: tuple[str, ...] | None
-    """What is read; None: all."""
+    """Columns to read; None: all."""
     recipe: Recipe
     layout: Layout
-    """Of the files that a task writes: the output's, or those of rows on their way."""
+    """Of the files that a task writes: output files, or staged ones."""
     out: str
     storage: StorageOptions
     tasks: int
@@ -50,15 +50,18 @@ class TaskRunner:
         filter_ = compile_filter(self.recipe.filter, self.schema) if self.recipe.filter else None
         carried = list(self.recipe.carried(self.schema.names))
         written = 0
-        with _Rejects(self.recipe.max_rejects) as rejects, self.layout.open(part_name(task.index, self.tasks)) as parts:
+        with (
+            _Rejects(self.recipe.max_rejects) as rejects,
+            self.layout.open(part_name(task.index, self.tasks)) as output,
+        ):
             counts = _Counts()
             for batch in self._batches(task.pieces, filter_, rejects, counts):
                 batch = batch.select(carried)
                 if self.recipe.moves:
                     batch = _with_position(batch, task.index, written)
-                parts.add(batch)
+                output.add(batch)
                 written += batch.num_rows
-            files = tuple(parts.finish())
+            files = tuple(output.finish())
             journal = Journal(self.out, self.storage)
             if rejects.count:
                 journal.write(journal.rejects_name(task.index), rejects.copy_to)
@@ -105,7 +108,7 @@ def _filtered(batch: pa.RecordBatch, filter_: Filter, piece: Piece) -> pa.Record
         raise DataError(
             f"The filter {filter_.text!r} cannot be computed at {where(piece.name, piece.start, piece.stop)}: "
             f"{str(error).splitlines()[0]}",
-            fix="Write it so that no number grows out of its column's type, such as with 1.0 * the column.",
+            fix="Write it so that no number exceeds its column's type, such as 1.0 * price instead of price.",
         ) from error
 
 
@@ -115,7 +118,7 @@ def _with_position(batch: pa.RecordBatch, task: int, first: int) -> pa.RecordBat
 
 
 class _Rejects:
-    """The rejected rows of a task, in a nameless file till the task is done."""
+    """The rejected rows of a task, in an unnamed file until the task is done."""
 
     def __init__(self, limit: Limit) -> None:
         self.count = 0
@@ -154,7 +157,7 @@ class _Rejects:
 
 
 def words(reject: Reject) -> str:
-    """Return a reject in one line."""
+    """Return a reject as one line."""
     line = f", line {reject.line:,}" if reject.line is not None else ""
     return f"{reject.name}{line}: {reject.reason}: {reject.text[:200]!r}"
 
@@ -162,5 +165,5 @@ def words(reject: Reject) -> str:
 def too_many_rejects(count: str, limit: Limit, first: str) -> DataError:
     return DataError(
         f"{count} rows could not be read, more than the limit of {limit}. The first: {first}.",
-        fix="Mend the data, say how it is to be read (--format, --read), or go on with a larger --max-rejects.",
+        fix="Correct the data, say how to read it (--format, --read), or continue with a larger --max-rejects.",
     )

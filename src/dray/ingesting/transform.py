@@ -1,4 +1,4 @@
-"""The user's function of a batch, with what it returns held to one schema."""
+"""The user's transform of a batch; all its results must have one schema."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from dray.mapping.results_files import as_table
 Function = Callable[[Any], Any]
 
 _LOOKED_AT = 8
-"""Batches that are looked at for the type of a column that has no value in the first ones."""
+"""Batches to read until every column has a value that shows its type."""
 
 
 @dataclass(frozen=True, slots=True)
 class Transform:
-    """Calls the function, and says where it was when something is wrong."""
+    """Calls the function; an error names the rows that it was called with."""
 
     name: str
     function: Function
 
     def table(self, batch: pa.RecordBatch, piece: Piece) -> pa.Table:
-        """Return what the function makes of a batch."""
+        """Return the function's result for a batch."""
         try:
             made = self.function(batch)
         except DrayError:
@@ -41,7 +41,7 @@ class Transform:
             reason = (f"{type(error).__name__}: {error}".splitlines() or [""])[0]
             raise ItemError(
                 f"The transform {self.name} failed at {place}: {reason}",
-                "Mend it; what is done stays, and the same command goes on.",
+                "Correct it and run the same command again: it continues after the finished tasks.",
                 piece.index,
                 place,
                 "raised",
@@ -94,7 +94,7 @@ class Transform:
 
 
 def find_schema(source: Source, transform: Transform, tasks: Sequence[Task]) -> pa.Schema | None:
-    """Return the schema of what the transform makes of the first batches; None if there is no row to be read."""
+    """Return the schema of the transform's results for the first batches; None if there is no row to read."""
     found: pa.Schema | None = None
     looked_at = 0
     for task in tasks:
@@ -117,7 +117,7 @@ def _with_types(known: pa.Schema, more: pa.Schema) -> pa.Schema:
 
 
 def _ignore(_reject: Reject) -> None:
-    """The task that reads the row in earnest tells of it."""
+    """Ignore the reject: the task that reads the row again reports it."""
 
 
 def _kind(value: Any) -> str:

@@ -1,5 +1,5 @@
-"""Rows into Parquet files: in row groups of an even size, into parts and directories if asked, each file whole or not
-there at all."""
+"""Write rows to Parquet files: in row groups of even size, by subset and partition if asked. A file appears complete
+or not at all."""
 
 from __future__ import annotations
 
@@ -23,62 +23,63 @@ from pyarrow import types as pt
 
 from dray.data.features import is_text
 from dray.data.partitions import NO_VALUE, keep_types
+from dray.durable import put_in_place
 from dray.errors import ConfigError, DataError
-from dray.ingesting.recipe import PARTS, Recipe
+from dray.ingesting.recipe import SUBSETS, Recipe
 from dray.ingesting.split import for_test
 from dray.ingesting.written import Written
-from dray.storage import StorageOptions, is_s3, join, open_storage, patiently, translate_errors
+from dray.storage import StorageOptions, is_s3, join, open_storage, translate_errors, with_retries
 
 MOST_GROUP_ROWS = 1 << 20
 MOST_PARTITIONS = 1000
 BUFFER_BYTES = 96 << 20
-"""Of all files of a task together, until row groups are written before they have their size."""
+"""Of all open files of a task together; beyond it, row groups are written before they are full."""
 _SAMPLE_ROWS = 2000
 _FEW, _SOME = 0.1, 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Where rows go and how: known before the first one is read. Picklable."""
+    """Where and how rows are written: known before the first one is read. Picklable."""
 
     out: str
     storage: StorageOptions
     scratch: str
-    """A directory beside the output, for files that are not whole yet; nothing on S3."""
+    """A directory beside the output, for unfinished files; not used on S3."""
     recipe: Recipe
     columns: tuple[str, ...]
-    """What is written, in this order; what stands in the names of directories is not in the files again."""
+    """Columns to write, in this order; partition columns are in the names of directories, not in the files."""
     group_bytes: int
 
     @contextmanager
-    def open(self, name: str) -> Iterator[Parts]:
-        """Give what takes the rows of a file (of each part and directory); what is not finished goes away."""
-        parts = Parts(self, name)
+    def open(self, name: str) -> Iterator[TaskFiles]:
+        """Yield the writer of a task's files; unfinished files are removed."""
+        files = TaskFiles(self, name)
         try:
-            yield parts
+            yield files
         finally:
-            parts.discard()
+            files.discard()
 
     def write(self, name: str, table: pa.Table) -> list[Written]:
-        """Write a table at once."""
-        with self.open(name) as parts:
+        """Write a whole table."""
+        with self.open(name) as files:
             for batch in table.to_batches():
-                parts.add(batch)
-            return parts.finish()
+                files.add(batch)
+            return files.finish()
 
 
-class Parts:
-    """The files of one task: one, or one for each part and each value of the partition columns."""
+class TaskFiles:
+    """The files of one task: one, or one for each subset and each value of the partition columns."""
 
     def __init__(self, layout: Layout, name: str) -> None:
         self._layout = layout
         self._name = name
-        self._files: dict[tuple[str, str], PartFile] = {}
+        self._files: dict[tuple[str, str], OutputFile] = {}
         if layout.recipe.partition_by:
             _allow_many_files()
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take some rows."""
+        """Add rows."""
         if not batch.num_rows:
             return
         recipe = self._layout.recipe
@@ -86,46 +87,46 @@ class Parts:
             self._add_to("", batch)
             return
         chosen = for_test(batch, recipe.split, self._layout.columns)
-        for part, mask in zip(PARTS, (pc.invert(chosen), chosen), strict=True):
-            self._add_to(part, batch.filter(mask))
+        for subset, mask in zip(SUBSETS, (pc.invert(chosen), chosen), strict=True):
+            self._add_to(subset, batch.filter(mask))
 
     def finish(self) -> list[Written]:
-        """Put all files where they belong."""
+        """Move all files to their final names."""
         return [self._files[key].finish(key[0]) for key in sorted(self._files)]
 
     def discard(self) -> None:
         for file in self._files.values():
             file.discard()
 
-    def _add_to(self, part: str, batch: pa.RecordBatch) -> None:
+    def _add_to(self, subset: str, batch: pa.RecordBatch) -> None:
         if not batch.num_rows:
             return
         columns = [name for name in self._layout.columns if name not in self._layout.recipe.partition_by]
         for folder, rows in divide(batch, self._layout.recipe.partition_by):
-            key = (part, folder)
+            key = (subset, folder)
             if key not in self._files:
                 if len({folder, *(known for _, known in self._files)}) > MOST_PARTITIONS:
                     raise too_many_partitions(self._layout.recipe.partition_by)
-                location = join(self._layout.out, *(text for text in (part, folder, self._name) if text))
-                self._files[key] = PartFile(self._layout, location)
-            self._files[key].add(self._said(rows.select(columns), batch.schema))
+                location = join(self._layout.out, *(text for text in (subset, folder, self._name) if text))
+                self._files[key] = OutputFile(self._layout, location)
+            self._files[key].add(self._typed(rows.select(columns), batch.schema))
         self._relieve()
 
-    def _said(self, rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-        """Have the file say what the columns in the names of its directories are: text alone does not tell."""
+    def _typed(self, rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+        """Store the types of the partition columns in the file: the names of directories are only text."""
         by = self._layout.recipe.partition_by
         return rows.replace_schema_metadata(keep_types(schema, by)) if by else rows
 
     def _relieve(self) -> None:
-        """Write the largest of what waits, when it is too much: many directories share the memory of one."""
+        """When too many rows are buffered, write the largest buffer: many directories share the memory of one."""
         if len(self._files) < 2:
             return
         while sum(file.waiting_bytes for file in self._files.values()) > BUFFER_BYTES:
             max(self._files.values(), key=lambda file: file.waiting_bytes).flush()
 
 
-class PartFile:
-    """One Parquet file on its way."""
+class OutputFile:
+    """One unfinished Parquet file."""
 
     def __init__(self, layout: Layout, location: str) -> None:
         self._layout = layout
@@ -144,7 +145,7 @@ class PartFile:
         return int(self._waiting_rows * self._row_bytes)
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Take rows; write row groups as they have their size. The last one may have half as many more."""
+        """Add rows; write full row groups. The last one may have half as many rows more."""
         if self._writer is None:
             self._open(batch)
         self._waiting.append(batch)
@@ -153,12 +154,12 @@ class PartFile:
             self._write(self._group_rows)
 
     def flush(self) -> None:
-        """Write what waits."""
+        """Write the buffered rows."""
         if self._waiting_rows:
             self._write(self._waiting_rows)
 
-    def finish(self, part: str) -> Written:
-        """Write the rest and put the file where it belongs; who looks there sees all of it or nothing."""
+    def finish(self, subset: str) -> Written:
+        """Write the rest and move the file to its final name: a reader sees all of it or nothing."""
         self.flush()
         assert self._writer is not None
         with translate_errors(self._location):
@@ -166,12 +167,12 @@ class PartFile:
             size = self._publish()
         self.discard()
         name = self._location.removeprefix(self._layout.out).lstrip("/")
-        return Written(name, self._rows, size, part)
+        return Written(name, self._rows, size, subset)
 
     def discard(self) -> None:
-        """Leave nothing but the finished file."""
+        """Remove everything but the finished file."""
         if self._writer is not None:
-            with suppress(OSError, pa.ArrowException):  # a disk that is full is full when it is closed, too
+            with suppress(OSError, pa.ArrowException):  # a full disk also fails when the file is closed
                 self._writer.close()
             self._writer = None
         if self._path is not None:
@@ -188,13 +189,15 @@ class PartFile:
         self._group_rows = max(1, min(MOST_GROUP_ROWS, round(self._layout.group_bytes / self._row_bytes)))
         with translate_errors(self._location):
             if is_s3(self._location):
-                self._spool = tempfile.TemporaryFile()  # noqa: SIM115  (nameless: it goes when this process does)
+                self._spool = tempfile.TemporaryFile()  # noqa: SIM115  (unnamed: it is gone when this process ends)
                 sink: Any = pa.PythonFile(self._spool, mode="w")
             else:
                 Path(self._layout.scratch).mkdir(parents=True, exist_ok=True)
                 self._path = Path(self._layout.scratch) / f"{os.getpid()}-{secrets.token_hex(6)}"
                 sink = str(self._path)
-            self._writer = pq.ParquetWriter(sink, first.schema, use_dictionary=repeating(first))
+            self._writer = pq.ParquetWriter(
+                sink, first.schema, use_dictionary=repeating(first), write_page_checksum=True
+            )
 
     def _write(self, rows: int) -> None:
         taken: list[pa.RecordBatch] = []
@@ -216,8 +219,7 @@ class PartFile:
     def _publish(self) -> int:
         if self._path is not None:
             size = self._path.stat().st_size
-            Path(self._location).parent.mkdir(parents=True, exist_ok=True)
-            self._path.replace(self._location)
+            put_in_place(self._path, Path(self._location))
             self._path = None
             return size
         assert self._spool is not None
@@ -229,21 +231,21 @@ class PartFile:
             with filesystem.open_output_stream(path) as stream:
                 shutil.copyfileobj(spool, stream, 8 << 20)
 
-        patiently(self._location, self._layout.storage, upload)
+        with_retries(self._location, self._layout.storage, upload)
         return size
 
 
 def repeating(batch: pa.RecordBatch) -> list[str]:
-    """Return the columns whose values come again and again: only these are worth a dictionary.
+    """Return the columns whose values repeat often: only for these a dictionary pays.
 
-    Building one that is given up in the end is most of what writing numbers costs (measured: 4 times as long in all).
+    A dictionary that is built and then discarded makes writing numbers 4 times as slow (measured).
     """
     sample = batch.slice(0, _SAMPLE_ROWS)
     found = []
     for field, column in zip(sample.schema, sample.columns, strict=True):
         if pt.is_nested(field.type) or pt.is_boolean(field.type) or pt.is_null(field.type):
             continue
-        # Text is long: there a dictionary pays even if most values are new in a sample.
+        # Text is long: there a dictionary pays even if most values of a sample occur once.
         few = _FEW if pt.is_primitive(field.type) else _SOME
         if pt.is_dictionary(field.type) or len(column.unique()) <= max(1, few * len(column)):
             found.append(field.name)
@@ -272,12 +274,12 @@ def divide(batch: pa.RecordBatch, columns: Sequence[str]) -> Iterator[tuple[str,
         folder = "/".join(
             f"{quote(name, safe=' ')}={_folder(batch.column(name)[int(row)].as_py())}" for name in columns
         )
-        # Copied, not cut out: a few rows that wait would keep the memory of all.
+        # Copied, not sliced: a few buffered rows would keep the memory of the whole batch.
         yield folder, batch.take(pa.array(np.sort(order[bounds[index] : bounds[index + 1]])))
 
 
 def require_partitions(recipe: Recipe, schema: pa.Schema) -> None:
-    """Refuse to partition by what the name of a directory cannot tell, or by all there is."""
+    """Refuse partition columns that a directory's name cannot express, or that leave no column for the files."""
     for name in recipe.partition_by:
         type_ = schema.field(name).type
         plain = type_.value_type if pt.is_dictionary(type_) else type_
@@ -291,7 +293,7 @@ def require_partitions(recipe: Recipe, schema: pa.Schema) -> None:
             )
     if recipe.partition_by and not set(recipe.output(schema.names)) - set(recipe.partition_by):
         raise ConfigError(
-            "All columns stand in the names of directories (--partition-by): none is left for the files.",
+            "--partition-by names all columns: none is left for the files.",
             fix="Partition by fewer columns, or write more with --columns.",
         )
 
@@ -310,11 +312,13 @@ def _folder(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     text = quote(str(value), safe=" ")
-    return text if text != NO_VALUE else text.replace("_", "%5F")  # a text that is spelled like that is not missing
+    return (
+        text if text != NO_VALUE else text.replace("_", "%5F")
+    )  # text that is spelled like the mark of a missing value
 
 
 def _allow_many_files() -> None:
-    """A file for each directory may be open at once."""
+    """Each directory may have an open file at the same time."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 4 * MOST_PARTITIONS
     if soft < wanted and soft != resource.RLIM_INFINITY:

@@ -1,37 +1,39 @@
-"""What a task tells of: its files and its counts. Plain values, as they stand in the journal."""
+"""What a task reports: its files and counts. Plain values, written to the journal as they are."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from dray.ingesting.recipe import SUBSETS
+
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A file that is where it belongs."""
+    """A finished file."""
 
     name: str
-    """Below the output."""
+    """Relative to the output."""
     rows: int
     bytes: int
     part: str = ""
-    """train, test or nothing."""
+    """The subset: train, test, or empty without a split."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """What became of the rows of a task."""
+    """The files and counts of one task."""
 
     task: int
     rows_read: int
-    """The rejected ones included."""
+    """Including the rejected rows."""
     rows_rejected: int
     rows_filtered: int
     rows_transformed: int
-    """What the transform has made of those that were read; without one, they themselves."""
+    """Rows that the transform returned; without a transform, the rows that were read without error."""
     files: tuple[Written, ...]
     rejects: tuple[tuple[str, int, str], ...] = ()
-    """Files with rejected rows, in the order of these: how many, and the first one in words."""
+    """Source files with rejected rows, in their order: how many, and the first one as text."""
 
     @property
     def rows_written(self) -> int:
@@ -42,14 +44,31 @@ class Report:
 
     @staticmethod
     def from_json(document: dict[str, Any]) -> Report:
+        """Return what `to_json` wrote; raises one of DAMAGE for anything else."""
         files = tuple(Written(**file) for file in document["files"])
-        rejects = tuple((str(name), int(rows), str(first)) for name, rows, first in document["rejects"])
-        return Report(**{**document, "files": files, "rejects": rejects})
+        rejects = tuple((str(name), rows, str(first)) for name, rows, first in document["rejects"])
+        report = Report(**{**document, "files": files, "rejects": rejects})
+        own = (report.task, report.rows_read, report.rows_rejected, report.rows_filtered, report.rows_transformed)
+        counts = (
+            *own,
+            *(count for file in files for count in (file.rows, file.bytes)),
+            *(rows for _, rows, _ in rejects),
+        )
+        if not all(type(count) is int and count >= 0 for count in counts):
+            raise ValueError(f"{counts} are not all counts")
+        if not all(_is_name(file.name) and file.part in ("", *SUBSETS) for file in files):
+            raise ValueError(f"{files} are not all files of an ingest")
+        return report
+
+
+def _is_name(value: Any) -> bool:
+    """Whether a value can be the name of a file; raises UnicodeEncodeError for text that no file system has."""
+    return isinstance(value, str) and "\0" not in value and bool(value.encode())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IngestResult:
-    """What became of all rows. Without a transform, read == kept + rejected + filtered + duplicate."""
+    """The counts of all rows. Without a transform, read == kept + rejected + filtered + duplicate."""
 
     rows_read: int
     rows_kept: int
@@ -63,9 +82,9 @@ class IngestResult:
     rejects: str | None
     """The file with the rejected rows, if there are any."""
     parts: dict[str, int]
-    """Rows for training and for the test, if they were split."""
+    """Train rows and test rows, if there is a split."""
     resumed: int
-    """Tasks that an earlier, unfinished run had done."""
+    """Tasks that an earlier, unfinished run finished."""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

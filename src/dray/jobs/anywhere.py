@@ -1,41 +1,62 @@
-"""Training wherever `cluster:` says: in this process and on clusters that it is part of, or as a job elsewhere."""
+"""Commands wherever their `cluster` says: in this process and on clusters that it is part of, or as jobs elsewhere."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
 
-from dray.clusters.words import understand
-from dray.config.run_file import RunConfig
-from dray.storage import StorageOptions
-from dray.telemetry.events import Sink
-from dray.training.outcome import Result
+from dray.clusters.resolve import Attached, Remote, resolve
+from dray.errors import ClusterError, ConfigError
+from dray.events.telemetry import Sink
+from dray.jobs.command import Command, R
+
+if TYPE_CHECKING:
+    from dray.config.run_file import RunConfig
+    from dray.storage import StorageOptions
+    from dray.training.outcome import Result
 
 
-def train(config: RunConfig, sinks: Sequence[Sink] = ()) -> Result:
-    """Train as the configuration says."""
-    if not understand(config.cluster).elsewhere:
-        from dray.training.train import train as train_here
-
-        return train_here(config, sinks)
+def run(command: Command[R], sinks: Sequence[Sink] = ()) -> R:
+    """Execute a command where its word says."""
+    where = resolve(command.cluster)
+    if not isinstance(where, Remote):
+        return command.execute(where, sinks)
     from dray.clusters.providers import provider_of
     from dray.jobs.endpoint import open_endpoint
-    from dray.jobs.remote import train_at
+    from dray.jobs.remote import run_at
 
-    with open_endpoint(config.cluster, provider_of) as place:
-        return train_at(place, config, sinks)
+    with open_endpoint(where.word, provider_of) as place:
+        return run_at(place, command, sinks)
+
+
+def train(config: RunConfig, sinks: Sequence[Sink] = (), job: str | None = None) -> Result:
+    """Train as the configuration says; `job`: this process is a try of that job, on the cluster itself."""
+    from dray.jobs.commands.training import Train
+
+    if job is not None:
+        return Train(config).execute(Attached(config.cluster), sinks, job)
+    return run(Train(config), sinks)
 
 
 def resume(run: str, storage: StorageOptions, overrides: Mapping[str, Any], sinks: Sequence[Sink] = ()) -> Result:
-    """Go on with a run; `overrides` may name another cluster than it had."""
-    cluster = overrides.get("cluster")
-    if cluster is None or not understand(cluster).elsewhere:
-        from dray.training.resume import resume as resume_here
+    """Go on with a run where it was; `overrides` may name another cluster than it had."""
+    from dray.jobs.commands.training import Resume
 
-        return resume_here(run, storage, overrides, sinks)
+    command = Resume.of(run, storage, overrides)
+    where = resolve(command.cluster)
+    if not isinstance(where, Remote):
+        return command.execute(where, sinks)
     from dray.clusters.providers import provider_of
     from dray.jobs.endpoint import open_endpoint
-    from dray.jobs.remote import resume_at
+    from dray.jobs.remote import run_at
 
-    with open_endpoint(cluster, provider_of) as place:
-        return resume_at(place, run, storage, {k: v for k, v in overrides.items() if k != "cluster"}, sinks)
+    with ExitStack() as stack:
+        try:
+            place = stack.enter_context(open_endpoint(where.word, provider_of))
+        except (ClusterError, ConfigError) as error:
+            raise ClusterError(
+                f"The run {run} is to go on at {where.word}, which cannot be used: {error.what}",
+                fix=f"{error.fix} Or go on elsewhere: dray resume {run} --cluster local is on this machine.",
+            ) from error
+        return run_at(place, command, sinks)

@@ -19,12 +19,13 @@ from dray.jobs.marks import Part, Reader
 from dray.jobs.package import pack, refuse_large
 from dray.jobs.start import GRACE_S
 from dray.jobs.task import ENTRYPOINT, Options, Task
-from dray.telemetry.run_directory import new_run_id
+from dray.runs.directory import new_run_id
 
 STOP_S = 15.0
 """How long a job is seen off after Ctrl-C; Ray kills it after 3 s."""
 LATE_S = GRACE_S + 20.0
 """A job that is so much over its time limit is stopped from here: the process that should have is not there."""
+_LONGEST_S = 1e8
 _RAYS_OWN = re.compile(r"Running entrypoint for job \S+: |.{,80} job_manager\.py:\d+ -- Runtime env is setting up\.")
 
 Hear = Callable[[Part], None]
@@ -42,6 +43,14 @@ class Outcome:
     told: dict[str, Any] | None = None
     """The error that it told itself."""
     time_limit_s: float | None = None
+
+    def hear(self, document: dict[str, Any]) -> None:
+        """Take what a marked line says of the end; what is not as dray writes it is passed over."""
+        result, told, limit_s = (document.get(name) for name in ("result", "error", "time_limit"))
+        self.result = result if isinstance(result, dict) else self.result
+        self.told = told if isinstance(told, dict) else self.told
+        if isinstance(limit_s, int | float) and 0 < limit_s < _LONGEST_S:
+            self.time_limit_s = float(limit_s)
 
     def failure(self, log_command: str) -> DrayError | None:
         """Return what to raise for it; None when it went well."""
@@ -70,13 +79,13 @@ def log_command(jobs: Jobs, job: str) -> str:
 
 
 def submit(jobs: Jobs, task: Task, options: Options, job: str, attempt: int = 0) -> None:
-    """Pack the task's files and start the job."""
+    """Pack the task's files and start a try of the job."""
     with tempfile.TemporaryDirectory(prefix="dray-job-") as place:
         package = Path(place) / "job.zip"
-        packed = pack(package, task.root, task.files, task.contents(attempt, options.timeout_s))
+        packed = pack(package, task.root, task.files, task.contents(job, options.timeout_s))
         refuse_large(packed, package.stat().st_size)
         jobs.submit(
-            job,
+            retry_id(job, attempt),
             ENTRYPOINT,
             package=package,
             variables=options.variables,
@@ -90,7 +99,7 @@ def see_through(jobs: Jobs, task: Task, options: Options, job: str, hear: Hear, 
     for attempt in range(options.retries + 1):
         name = retry_id(job, attempt)
         try:
-            submit(jobs, task, options, name, attempt)
+            submit(jobs, task, options, job, attempt)
         except (KeyboardInterrupt, SystemExit):
             with suppress(DrayError):  # it may have been taken already
                 jobs.stop(name)
@@ -111,9 +120,7 @@ def attend(jobs: Jobs, job: str, hear: Hear, tell: Tell, timeout_s: float | None
 
     def take(part: Part) -> None:
         if isinstance(part, dict):
-            outcome.result = part.get("result", outcome.result)
-            outcome.told = part.get("error", outcome.told)
-            outcome.time_limit_s = part.get("time_limit", outcome.time_limit_s)
+            outcome.hear(part)
         if isinstance(part, dict) or not is_rays_own(part):
             hear(part)
 

@@ -1,11 +1,18 @@
-"""The jobs of an endpoint, by Ray's own client; its errors in words."""
+"""The jobs of an endpoint, by the public methods of Ray's own client; its errors in words.
+
+By itself that client waits for ever on a connection that died without a word. So each question is asked in a thread,
+and given up after a while. What is answered may be anything: all that is not understood is a ClusterError.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
+import queue
+import threading
+import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -16,8 +23,10 @@ from dray.jobs.endpoint import ADDRESS_VARIABLES, Endpoint, certificates, is_loo
 
 Result = TypeVar("Result")
 
-CONNECT_TIMEOUT_S = 5.0
+STAYS_GONE_S = 2.0
+"""How long a deleted job is looked for again."""
 ANSWER_TIMEOUT_S = 60.0
+_PROXIES = ("http_proxy", "https_proxy", "all_proxy", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY")
 _ENDED = ("SUCCEEDED", "FAILED", "STOPPED")
 
 
@@ -80,18 +89,18 @@ class Jobs:
             environment["env_vars"] = dict(variables)
         if pip:
             environment["pip"] = list(pip)
-        self._call(
-            lambda: self._client.submit_job(
+        # In this thread: an interrupt ends it, where a thread of its own would go on and start a job after all.
+        with self._in_words():
+            self._client.submit_job(
                 entrypoint=entrypoint, submission_id=job, runtime_env=environment, metadata=dict(metadata or {})
             )
-        )
 
     def info(self, job: str) -> JobInfo:
-        return _info(self._call(lambda: self._client.get_job_info(job), job))
+        return self._call(lambda: _info(self._client.get_job_info(job)), job)
 
     def list(self) -> list[JobInfo]:
         """Return all jobs, the newest first."""
-        found = [_info(details) for details in self._call(self._client.list_jobs)]
+        found = self._call(lambda: [_info(details) for details in self._client.list_jobs()])
         return sorted(found, key=lambda info: info.started or 0.0, reverse=True)
 
     def logs(self, job: str) -> str:
@@ -115,23 +124,40 @@ class Jobs:
                 fix=f"Stop it first: dray job stop {job} {self.endpoint.option}",
             )
         self._call(lambda: self._client.delete_job(info.id), job)
+        # The process that led a stopped job may note its end once more, and bring it back: it is gone if it stays so.
+        gone_until = time.monotonic() + STAYS_GONE_S
+        while time.monotonic() < gone_until:
+            time.sleep(0.2)
+            if any(other.id == info.id for other in self.list()):
+                self._call(lambda: self._client.delete_job(info.id), job)
+                gone_until = time.monotonic() + STAYS_GONE_S
 
     def _call(self, act: Callable[[], Result], job: str = "") -> Result:
+        with self._in_words(job):
+            return within(ANSWER_TIMEOUT_S, act)
+
+    @contextmanager
+    def _in_words(self, job: str = "") -> Iterator[None]:
         import requests
         from ray.exceptions import AuthenticationError
 
         url = self.endpoint.url
         try:
-            return act()
+            yield
         except AuthenticationError as error:
             raise refuse_token(url, 401 if "required" in str(error) else 403) from None
-        except (requests.exceptions.ConnectionError, requests.exceptions.Timeout, ConnectionError) as error:
+        except (requests.exceptions.ConnectionError, requests.exceptions.Timeout, OSError) as error:
+            # requests has an error of its own for what is no JSON, and it is an OSError too.
+            if isinstance(error, ValueError):
+                raise _not_understood(url, error) from error
             raise Unreachable(*not_reachable(url, _reason(error)).args) from None
         except RuntimeError as error:
             raise self._explain(str(error), job) from error
+        except (ValueError, TypeError, KeyError, AttributeError, LookupError, ArithmeticError) as error:
+            raise _not_understood(url, error) from error
 
     def _explain(self, text: str, job: str) -> ClusterError | ConfigError:
-        url, last = self.endpoint.url, text.strip().rstrip(".").splitlines()[-1]
+        url, last = self.endpoint.url, (text.strip().rstrip(".").splitlines() or ["no reason is given"])[-1]
         if "status code 404" in text and job:
             known = [info.id for info in self.list()]
             return ConfigError(
@@ -145,6 +171,33 @@ class Jobs:
         return ClusterError(f"The endpoint {url} refuses: {last}.", fix="Check what was asked for.")
 
 
+def within(limit_s: float, act: Callable[[], Result]) -> Result:
+    """Return what `act` returns, or raise what it raises; a TimeoutError when that takes too long."""
+    ended: queue.SimpleQueue[tuple[Result | None, BaseException | None]] = queue.SimpleQueue()
+
+    def run() -> None:
+        try:
+            ended.put((act(), None))
+        except BaseException as error:
+            ended.put((None, error))
+
+    threading.Thread(target=run, name="dray-job-question", daemon=True).start()
+    result: Result | None = None
+    problem: BaseException | None = TimeoutError(f"no answer within {limit_s:g} s")
+    with suppress(queue.Empty):
+        result, problem = ended.get(timeout=limit_s)
+    if problem is not None:
+        raise problem
+    return result  # type: ignore[return-value]  # None only if that is what came
+
+
+def _not_understood(url: str, error: Exception) -> ClusterError:
+    return ClusterError(
+        f"What {url} answers is not what Ray's job server does: {type(error).__name__}.",
+        fix="Check that it is a dashboard of Ray, and that both sides have the same version of Ray.",
+    )
+
+
 def _client(endpoint: Endpoint) -> Any:
     """Make Ray's client. It prefers Ray's variables to what it is told, so they are hidden from it meanwhile."""
     try:
@@ -156,24 +209,25 @@ def _client(endpoint: Endpoint) -> Any:
             f"Jobs need Ray's client, which is not complete here: {error}.", fix="pip install 'dray[jobs]'"
         ) from None
 
-    class Client(JobSubmissionClient):  # type: ignore[misc]  # of a library without types
-        """With an end to waiting: by itself it waits for ever on a connection that died without a word."""
-
-        def _do_request(self, method: str, endpoint: str, **options: Any) -> Any:
-            options.setdefault("timeout", (CONNECT_TIMEOUT_S, ANSWER_TIMEOUT_S))
-            if loopback:  # this machine and its tunnels are not reached through a proxy, nor is the token sent to one
-                options.setdefault("proxies", {"http": "", "https": ""})
-            return super()._do_request(method, endpoint, **options)
-
     for name in ("ray.dashboard.modules.dashboard_sdk", "ray.dashboard.modules.job.sdk"):
         logging.getLogger(name).setLevel(logging.ERROR)  # dray says what happens itself
-    loopback = is_loopback(urlsplit(endpoint.url).hostname or "")
+    host = urlsplit(endpoint.url).hostname or ""
+    if is_loopback(host):
+        _keep_from_proxies(host)
     headers = {"Authorization": f"Bearer {endpoint.token}"} if endpoint.token else None
     with _without(ADDRESS_VARIABLES):
         try:
-            return Client(endpoint.url, headers=headers, verify=certificates() or True)
-        except ConnectionError as error:
+            return JobSubmissionClient(endpoint.url, headers=headers, verify=certificates() or True)
+        except OSError as error:
             raise Unreachable(*not_reachable(endpoint.url, _reason(error)).args) from None
+
+
+def _keep_from_proxies(host: str) -> None:
+    """This machine and its tunnels are not reached through a proxy, nor is the token sent to one."""
+    if any(os.environ.get(name) for name in _PROXIES):
+        exempt = os.environ.get("no_proxy") or os.environ.get("NO_PROXY") or ""
+        if host not in exempt.split(","):
+            os.environ["no_proxy"] = ",".join(filter(None, (exempt, host)))
 
 
 @contextmanager

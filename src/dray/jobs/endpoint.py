@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 from dray.clusters import known
 from dray.clusters.known import Known
 from dray.clusters.provider import Provider
-from dray.clusters.words import understand
+from dray.clusters.resolve import Remote, resolve
 from dray.errors import ClusterError, ConfigError
 
 LOOK_TIMEOUT_S = 10.0
@@ -61,18 +61,18 @@ class Endpoint:
 @contextmanager
 def open_endpoint(word: str | None, provider_of: Callable[[Known], Provider]) -> Iterator[Endpoint]:
     """Give the endpoint at an address, of a cluster that dray started (its name), or that the environment names."""
-    meant = understand(word or from_environment(os.environ))
-    if meant.kind == "name":
-        cluster = known.read(meant.text)
-        with provider_of(cluster).endpoint(cluster) as url:
-            yield look(url, known.token(cluster.name), cluster=cluster.name)
-    elif meant.kind == "endpoint":
-        yield look(meant.text)
-    else:
+    where = resolve(word or from_environment(os.environ))
+    if not isinstance(where, Remote):
         raise ConfigError(
-            f"{meant.text} is no job endpoint.",
+            f"{where.word} is not a job endpoint.",
             fix="Give the address of a dashboard (http://head:8265), or the name of a cluster that dray started.",
         )
+    if where.named:
+        cluster = known.read(where.word)
+        with provider_of(cluster).endpoint(cluster) as url:
+            yield look(url, known.token(cluster.name), cluster=cluster.name)
+    else:
+        yield look(where.word)
 
 
 def from_environment(environment: Mapping[str, str]) -> str:
@@ -88,10 +88,12 @@ def from_environment(environment: Mapping[str, str]) -> str:
 
 def look(url: str, token: str | None = None, *, cluster: str | None = None) -> Endpoint:
     """Return what answers at the address, or say why nothing useful does. `token` None: the environment's."""
-    place = urlsplit(url)
-    if place.username or place.password or place.query or place.fragment or not place.hostname:
+    credentials, at, host = url.rpartition("@")  # a password may have a / in it, which no parser expects
+    place = urlsplit(url) if not at else None
+    if place is None or place.query or place.fragment or not place.hostname:
+        shown = f"{credentials.partition('://')[0]}://{host}" if at else url.partition("?")[0].partition("#")[0]
         raise ConfigError(
-            f"{place.scheme}://{place.netloc.rpartition('@')[2]}{place.path} is not the plain address of an endpoint.",
+            f"{shown} is not the plain address of an endpoint.",
             fix="Write http://host:8265 or https://host; a token goes into RAY_AUTH_TOKEN.",
         )
     url, loopback = url.rstrip("/"), is_loopback(place.hostname)
@@ -184,7 +186,7 @@ def _ask(url: str, token: str | None) -> dict[str, Any]:
 
 
 def _get(url: str, token: str | None) -> bytes:
-    request = urllib.request.Request(f"{url}/api/version")  # noqa: S310  (http or https: `understand` saw to it)
+    request = urllib.request.Request(f"{url}/api/version")  # noqa: S310  (http or https: `resolve` saw to it)
     if token:
         request.add_header("Authorization", f"Bearer {token}")
     context = ssl.create_default_context(cafile=certificates()) if url.startswith("https://") else None

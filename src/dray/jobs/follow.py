@@ -14,6 +14,7 @@ import queue
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
+from datetime import datetime
 from typing import Protocol
 
 from dray.errors import DrayError
@@ -41,7 +42,7 @@ class Followed(Protocol):
 
 
 class ConnectionLost(DrayError):  # noqa: N818  (says what it is)
-    """The endpoint is out of reach; the job goes on."""
+    """The endpoint is out of reach. Whether the job still runs is not known."""
 
     exit_code = 1
 
@@ -122,10 +123,14 @@ class Follower:
         return piece
 
     def _be_patient(self, contact: float, error: Unreachable) -> None:
-        if time.monotonic() - contact >= self._patience_s:
+        silent_s = time.monotonic() - contact
+        if silent_s >= self._patience_s:
+            since = datetime.fromtimestamp(time.time() - silent_s).astimezone()
             raise ConnectionLost(
-                f"The connection is lost for {self._patience_s:.0f} s: {error.what} The job {self.job} goes on.",
-                fix=f"Follow it again: {self._how_to_follow}" if self._how_to_follow else "",
+                f"The head has not answered since {since:%H:%M:%S}, for {silent_s:.0f} s: {error.what} "
+                f"The job {self.job} may still run, or be dead: it is, if the head is.",
+                fix=f"Look once the head answers: {self._how_to_follow or f'dray job logs {self.job} --follow'}. "
+                "If the head is gone, dray resume RUN --cluster ... goes on with a run from its last checkpoint.",
             ) from None
 
 

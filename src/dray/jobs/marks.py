@@ -16,10 +16,13 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from dray.telemetry.events import dumps
+from dray.events.telemetry import dumps
 
 MARK = "\x1e@dray "
 """Begins with the record separator of RFC 7464; start.py has a copy."""
+
+LONGEST_LINE = 16 << 20
+"""Characters; a longer line is cut."""
 
 Part = str | dict[str, Any]
 """A line of the log, or what a marked one says."""
@@ -33,19 +36,31 @@ class Reader:
     """Turns the pieces in which a log arrives into lines and documents."""
 
     def __init__(self) -> None:
-        self._begun = ""
+        self._begun: list[str] = []
+        self._length = 0
 
     def feed(self, text: str) -> Iterator[Part]:
         # Not splitlines(): for it the separator in the mark ends a line.
-        *lines, self._begun = (self._begun + text).split("\n")
+        first, *lines = text.split("\n")
+        self._keep(first)
         for line in lines:
-            yield from _parts(line)
+            yield from self._whole()
+            self._keep(line)
+        if self._length > LONGEST_LINE:
+            yield from self.rest()
 
     def rest(self) -> Iterator[Part]:
-        """What stands behind the last line end, once there is no more."""
-        begun, self._begun = self._begun, ""
-        if begun:
-            yield from _parts(begun)
+        """What stands behind the last line end, once there is no more, or too much for a line."""
+        if self._length:
+            yield from self._whole()
+
+    def _whole(self) -> Iterator[Part]:
+        line, self._begun, self._length = "".join(self._begun), [], 0
+        yield from _parts(line)
+
+    def _keep(self, text: str) -> None:
+        self._begun.append(text)
+        self._length += len(text)
 
 
 def _parts(line: str) -> Iterator[Part]:
@@ -58,6 +73,6 @@ def _parts(line: str) -> Iterator[Part]:
         yield before
     try:
         document = json.loads(behind)
-    except ValueError:  # a process that was killed while it wrote
+    except (ValueError, RecursionError):  # a process that was killed while it wrote, or something else's line
         document = None
     yield document if isinstance(document, dict) else line

@@ -1,57 +1,56 @@
-"""`dray train` on a cluster elsewhere: the run is a job there, and is followed as if it were here."""
+"""A command on a cluster elsewhere: it is a job there, and is followed as if it ran here."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from dray.config.run_file import RunConfig
+from dray.events.telemetry import Sink
+from dray.events.visible import visible_log
 from dray.jobs.attend import Outcome, log_command, new_job_id, see_through
 from dray.jobs.client import Jobs
+from dray.jobs.command import Command, R, task_of
+from dray.jobs.ending import JobFailed
 from dray.jobs.endpoint import Endpoint
 from dray.jobs.marks import Part
 from dray.jobs.relay import Relay
+from dray.jobs.selecting import describe
 from dray.jobs.shared import find_head
-from dray.jobs.task import Options, Task, resuming, training, versions
-from dray.storage import StorageOptions
-from dray.telemetry.events import Sink
-from dray.training.checks import check_learner
-from dray.training.outcome import Result, result_of
+from dray.jobs.task import Options, Task, versions
+
+_TOLD = ("secret", "ignored", "link", "unreadable")
+"""Reasons why a file may be missed that the user expects to go along."""
 
 
-def train_at(place: Endpoint, config: RunConfig, sinks: Sequence[Sink] = ()) -> Result:
-    """Train at an endpoint (`endpoint.open_endpoint`) and return the result, with the model.
+def run_at(place: Endpoint, command: Command[R], sinks: Sequence[Sink] = ()) -> R:
+    """Execute a command at an endpoint (`endpoint.open_endpoint`), as a job, and return its result.
 
     An interruption stops the job; a process that is killed does not, and `dray job logs ID --follow` shows the rest.
     What the job prints beside its events goes to standard error.
     """
-    task = training_task(config, place)
-    outcome = follow_run(Jobs(place), task, Options(), new_job_id(), sinks)
-    return result_of(outcome.result or {}, StorageOptions(**config.storage.model_dump()))
+    task = task_of(command, find_head(place.name, place.session))
+    outcome = follow_run(Jobs(place), task, Options(), new_job_id(), sinks, command.libraries)
+    return read_result(command, outcome)
 
 
-def resume_at(
-    place: Endpoint, run: str, storage: StorageOptions, overrides: Mapping[str, Any], sinks: Sequence[Sink] = ()
-) -> Result:
-    """Go on with a run, as `training.resume.resume` does, at an endpoint; the run's directory is seen by both."""
-    task = resuming(run, storage, overrides, find_head(place.name, place.session))
-    outcome = follow_run(Jobs(place), task, Options(), new_job_id(), sinks)
-    return result_of(outcome.result or {}, storage)
-
-
-def training_task(config: RunConfig, endpoint: Endpoint, name: str = "dray train") -> Task:
-    """Return the task, after all that can be wrong with it was looked at here."""
-    check_learner(config)
-    return training(config, find_head(endpoint.name, endpoint.session), name)
-
-
-def follow_run(jobs: Jobs, task: Task, options: Options, job: str, sinks: Sequence[Sink]) -> Outcome:
-    """Have the task done; return its good end, or raise."""
-    relay = Relay(sinks)
-    listener = Listener(relay)
+def read_result(command: Command[R], outcome: Outcome) -> R:
     try:
-        for warning in jobs.endpoint.warnings:
+        return command.result_of(outcome.result or {})
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise JobFailed(
+            f"The job {outcome.job} reported a result that dray cannot read: {type(error).__name__} {error}.",
+            fix="Look at its output; the cluster may have another version of dray.",
+        ) from error
+
+
+def follow_run(
+    jobs: Jobs, task: Task, options: Options, job: str, sinks: Sequence[Sink], libraries: Sequence[str] = ()
+) -> Outcome:
+    """Have the task done; return its good end, or raise. Other versions of `libraries` there are a warning."""
+    relay = Relay(sinks)
+    listener = Listener(relay, libraries)
+    try:
+        for warning in (*jobs.endpoint.warnings, *describe([out for out in task.left_out if out.why in _TOLD])):
             relay.warn(warning)
         outcome = see_through(jobs, task, options, job, listener, to_stderr)
     finally:
@@ -64,16 +63,18 @@ def follow_run(jobs: Jobs, task: Task, options: Options, job: str, sinks: Sequen
 class Listener:
     """Sorts what a job says: events to the sinks, all else to standard error."""
 
-    def __init__(self, relay: Relay) -> None:
+    def __init__(self, relay: Relay, libraries: Sequence[str] = ()) -> None:
         self._relay = relay
+        self._libraries = libraries
 
     def __call__(self, part: Part) -> None:
         if isinstance(part, str):
             to_stderr(part)
             return
         self._relay.hear(part)
-        if "versions" in part and (difference := differing(versions(), part["versions"])):
-            self._relay.warn(difference, "The same versions on both sides give the same model for sure.")
+        there = part.get("versions")
+        if isinstance(there, dict) and (difference := differing(versions(self._libraries), there)):
+            self._relay.warn(difference, "The same versions on both sides give the same result for sure.")
 
 
 def differing(here: Mapping[str, str], there: Mapping[str, str]) -> str:
@@ -86,5 +87,5 @@ def differing(here: Mapping[str, str], there: Mapping[str, str]) -> str:
 
 def to_stderr(line: str) -> None:
     # Looked up at every line: the live view puts its own stream there, which prints above the view.
-    sys.stderr.write(f"{line}\n")
+    sys.stderr.write(f"{visible_log(line)}\n")
     sys.stderr.flush()

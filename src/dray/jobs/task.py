@@ -1,4 +1,4 @@
-"""What a job shall do: a training run or a script, with the files that go along."""
+"""What a job shall do: a command of dray's (`command.py`) or a script, with the files that go along."""
 
 from __future__ import annotations
 
@@ -7,19 +7,17 @@ import os
 import platform
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from dray.config.private import check_environment, check_texts, texts_in
-from dray.config.run_file import RunConfig
+from dray.config.private import check_environment, check_texts
 from dray.errors import ConfigError
 from dray.jobs import start
-from dray.jobs.package import File, select
-from dray.jobs.shared import Head, as_absolute, check_output, check_paths
-from dray.storage import StorageOptions, absolute
-from dray.telemetry.run_directory import new_run_id
+from dray.jobs.package import File
+from dray.jobs.selecting import LeftOut, select
+from dray.storage import absolute
 
 PLACE = ".dray"
 ENTRYPOINT = f"exec $(command -v python || command -v python3 || echo python) {PLACE}/start.py"
@@ -54,67 +52,29 @@ class Task:
     name: str
     """For lists of jobs."""
     kind: str
-    """run or script."""
+    """run (a command of dray's) or script."""
     order: dict[str, Any]
     """For start.py and there.py."""
     root: Path | None = None
     files: tuple[File, ...] = ()
-    left_out: tuple[str, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
 
-    def contents(self, attempt: int, timeout_s: float | None) -> dict[str, bytes]:
-        """Return the files that dray adds."""
-        order = {"kind": self.kind, "attempt": attempt, "timeout_s": timeout_s, "versions": versions(), **self.order}
+    def contents(self, job: str, timeout_s: float | None) -> dict[str, bytes]:
+        """Return the files that dray adds. `job` is the id of the first try."""
+        order = {"kind": self.kind, "job": job, "timeout_s": timeout_s, "versions": versions(), **self.order}
         return {
             f"{PLACE}/start.py": Path(start.__file__).read_bytes(),
             f"{PLACE}/job.json": json.dumps(order, indent=1).encode(),
         }
 
 
-def versions() -> dict[str, str]:
-    """Return what is compared with the cluster's, as far as it is installed here."""
+def versions(libraries: Sequence[str] = ()) -> dict[str, str]:
+    """Return what is compared between here and the cluster, as far as it is installed."""
     found = {"python": platform.python_version()}
-    for name in ("dray", "ray", "xgboost", "numba"):
+    for name in ("dray", "ray", *libraries):
         with suppress(PackageNotFoundError):
             found[name] = version(name)
     return found
-
-
-def training(config: RunConfig, head: Head, name: str = "dray train") -> Task:
-    """Return the task of a training run, with paths that mean the same there; refuse those that do not."""
-    settled = settle(config, head)
-    values = settled.model_dump(mode="json")
-    check_texts("The run file", texts_in(values), os.environ)
-    check_output(str(settled.out), StorageOptions(**settled.storage.model_dump()))
-    return Task(name, "run", {"config": values})
-
-
-def resuming(run: str, storage: StorageOptions, overrides: Mapping[str, Any], head: Head) -> Task:
-    """Return the task of going on with a run."""
-    [location] = as_absolute([run])
-    check_paths([("The run", location)], head)
-    order = {"resume": location, "storage": asdict(storage), "overrides": {**overrides, "cluster": "auto"}}
-    return Task("dray resume", "run", order)
-
-
-def settle(config: RunConfig, head: Head) -> RunConfig:
-    """Return the configuration as it holds on the head: absolute paths, its own cluster, an output that both see."""
-    if config.out is None and not head.here:
-        raise ConfigError(
-            f"The run happens elsewhere, at {head.url}, and its output has no place that both sides see.",
-            fix="Add out: s3://bucket/runs/NAME (--out), or a directory on a network file system.",
-        )
-    paths = {
-        "data": as_absolute(config.data),
-        "eval": as_absolute(config.eval),
-        "out": as_absolute([config.out or f"runs/{new_run_id()}"]),
-        "continue_from": as_absolute([config.continue_from] if config.continue_from else []),
-        "cache": as_absolute([config.cache] if config.cache else []),
-    }
-    check_paths(((name, location) for name, locations in paths.items() for location in locations), head)
-    single = {name: next(iter(paths[name]), None) for name in ("out", "continue_from", "cache")}
-    return config.model_copy(
-        update={"data": tuple(paths["data"]), "eval": tuple(paths["eval"]), "cluster": "auto", **single}
-    )
 
 
 def script(
@@ -136,6 +96,9 @@ def script(
     selection = select(root, excludes)
     name = file.relative_to(root).as_posix()
     if name not in {packed.name for packed in selection.files}:
-        raise ConfigError(f"The script {name} is itself left out.", fix="Change --exclude, or the .gitignore.")
+        raise ConfigError(
+            f"The script {name} is itself left out.",
+            fix=f"Take it in with --exclude '!{name}', or change the .gitignore or its name.",
+        )
     order = {"script": name, "arguments": list(arguments)}
     return Task(name, "script", order, root, selection.files, selection.left_out)

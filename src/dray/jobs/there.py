@@ -1,6 +1,6 @@
-"""Runs a training run as a job, on the head of the cluster: `python -m dray.jobs.there FILE`, begun by start.py.
+"""Executes a command as a job, on the head of the cluster: `python -m dray.jobs.there FILE`, begun by start.py.
 
-What happens goes to standard output as marked lines, so that who follows needs nothing but the log.
+What happens goes to standard output as marked lines, so that following it needs nothing but the log.
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dray.config.run_file import make_config
-from dray.errors import DrayError
+from dray.clusters.resolve import Attached
+from dray.errors import DrayError, ItemError
+from dray.events.kinds import Event, Progress, StepFinished, WorkerProgress
+from dray.events.telemetry import Sample
 from dray.jobs.marks import mark
-from dray.telemetry.events import Event, Sample
+from dray.jobs.task import versions
 
 if TYPE_CHECKING:
-    from dray.training.outcome import Result
+    from dray.jobs.command import Result
 
 ROUNDS_EVERY_S = 0.25
 PROGRESS_EVERY_S = 1.0
@@ -33,10 +35,13 @@ _JOB_CONFIG = "RAY_JOB_CONFIG_JSON_ENV_VAR"
 def main(arguments: list[str]) -> int:
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     job = json.loads(Path(arguments[0]).read_text(encoding="utf-8"))
-    _keep_package_from_workers()
+    if not job["code"]:
+        _keep_package_from_workers()
     try:
         say({"result": _run(job).to_json()})
     except DrayError as error:
+        if isinstance(error, ItemError) and error.traceback:
+            sys.stderr.write(f"{error.traceback.rstrip()}\n")
         return _tell(type(error).__name__, error.what, error.fix, error.exit_code)
     except KeyboardInterrupt:
         return _tell("Interrupted", "The run was interrupted.", "", 130)
@@ -64,16 +69,17 @@ class Lines:
         self._written = 0.0
         self._samples: dict[int, Sample] = {}
         self._sampled = 0.0
-        self._progress: dict[tuple[str, Any], float] = {}
+        self._progress: dict[int | None, float] = {}
+        """When that of each worker was last told; None: of all."""
 
     def event(self, event: Event) -> None:
-        if event.kind in ("progress", "worker_progress"):
-            key = (event.kind, event.data.get("worker"))
+        if isinstance(event, Progress | WorkerProgress):
+            key = event.worker if isinstance(event, WorkerProgress) else None
             if event.time - self._progress.get(key, 0.0) < PROGRESS_EVERY_S:
                 return
             self._progress[key] = event.time
         self._events.append({"time": event.time, "kind": event.kind, "data": event.data})
-        if event.kind != "round" or time.monotonic() - self._written >= ROUNDS_EVERY_S:
+        if not isinstance(event, StepFinished) or time.monotonic() - self._written >= ROUNDS_EVERY_S:
             self._write()
 
     def sample(self, samples: list[Sample]) -> None:
@@ -96,22 +102,14 @@ class Lines:
 
 
 def _run(job: dict[str, Any]) -> Result:
-    from dray.learners.xgboost_loading import load_lean
+    from dray.learners.xgboost.loading import load_lean
 
     load_lean()
-    from dray.storage import StorageOptions
-    from dray.telemetry.run_files import MANIFEST, RunFiles
-    from dray.training.resume import resume
-    from dray.training.train import train, versions
+    from dray.jobs.command import read_command
 
-    say({"versions": versions((job.get("config") or {}).get("model", "xgboost"))})
-    if "resume" in job:
-        return resume(job["resume"], StorageOptions(**job["storage"]), job["overrides"], sinks=[Lines()])
-    config = make_config(job["config"], origin="the job")
-    storage = StorageOptions(**config.storage.model_dump())
-    if job["attempt"] and config.out and RunFiles(config.out, storage).exists(MANIFEST):
-        return resume(config.out, storage, {"cluster": config.cluster}, sinks=[Lines()])
-    return train(config, sinks=[Lines()])
+    command = read_command(job)
+    say({"versions": versions(command.libraries)})
+    return command.execute(Attached(), [Lines()], job["job"])
 
 
 def _keep_package_from_workers() -> None:

@@ -55,7 +55,7 @@ class LabelSummary:
 
 @dataclass(frozen=True, slots=True)
 class LabelSample:
-    """Labels of rows picked by position: the same ones whoever holds them."""
+    """Labels of rows picked by position: the same for any assignment of rows to workers."""
 
     positions: npt.NDArray[np.int64]
     labels: npt.NDArray[np.float32]
@@ -80,7 +80,7 @@ def full_name(objective: str) -> str:
 
 
 def choose_objective(label: Column, summary: LabelSummary, *, ranking: bool) -> tuple[str, str]:
-    """Return the objective for labels of which nothing else was said, and why."""
+    """Return the objective that fits the labels when the user gave none, and why."""
     if ranking:
         return SHORT_NAMES["ranking"], "a group column is given"
     if label.kind == "category" and len(label.categories) > 2:
@@ -89,7 +89,7 @@ def choose_objective(label: Column, summary: LabelSummary, *, ranking: bool) -> 
     if label.kind in ("category", "boolean") or zero_or_one:
         return SHORT_NAMES["binary"], "the label has two values"
     few = summary.whole and summary.minimum == 0 and summary.maximum < 100
-    hint = "; for classes say --objective multiclass" if few else ""
+    hint = "; for classes use --objective multiclass" if few else ""
     return SHORT_NAMES["regression"], f"the label is a number{hint}"
 
 
@@ -107,7 +107,7 @@ def check_labels(
     params: Mapping[str, Any] = MappingProxyType({}),
     may_be_constant: bool = False,
 ) -> None:
-    """Raise unless these labels can be learned with this objective, or evaluated, where all may be the same."""
+    """Raise unless these labels fit the objective; evaluation labels may all be the same."""
     name = label.name
     if ranking != objective.startswith("rank:"):
         if ranking:
@@ -170,7 +170,7 @@ def _misfit(label: Column, summary: LabelSummary, objective: str, params: Mappin
 
 
 def classes_in(label: Column, summary: LabelSummary, objective: str, known: int = 0) -> int:
-    """Return the number of classes of a multi-class task, 0 for others. A run that goes on has those it `known`."""
+    """Return the number of classes of a multi-class task, 0 for others. A continued run keeps the `known` number."""
     if not objective.startswith("multi:"):
         return 0
     classes = len(label.categories) if label.kind == "category" else int(summary.maximum) + 1
@@ -184,17 +184,17 @@ def classes_in(label: Column, summary: LabelSummary, objective: str, known: int 
 
 
 def check_eval_classes(label: Column, summary: LabelSummary, classes: int) -> None:
-    """Raise for a class of the evaluation set that training does not have."""
+    """Raise for a class of the evaluation set that the training rows do not have."""
     if classes and summary.maximum >= classes:
         raise DataError(
-            f'The label "{label.name}" of the evaluation set has the class {summary.maximum:g}, and training has 0 to '
-            f"{classes - 1}.",
-            fix="Evaluate on the classes that were trained, or say how many there are: --param num_class=N.",
+            f'The label "{label.name}" of the evaluation set has the class {summary.maximum:g}, and the training '
+            f"rows have 0 to {classes - 1}.",
+            fix="Evaluate on classes of the training rows, or give the number of classes: --param num_class=N.",
         )
 
 
 def check_weights_add_up(sample: LabelSample, column: str | None) -> None:
-    """Raise when no row counts: XGBoost divides by the sum of the weights."""
+    """Raise when all weights are 0: XGBoost divides by their sum."""
     if sample.weights is not None and len(sample.weights) and not sample.weights.any():
         raise DataError(
             f'The weight "{column}" is 0 in every row: there is nothing to learn.',

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from dray.batch.pieces import OverPieces
 from dray.data.open_source import open_source
-from dray.mapping.pieces import OverPieces
 from dray.storage import StorageOptions, expand
 
 PIECE_BYTES = 32 << 20

@@ -14,14 +14,16 @@ from os import PathLike, fspath
 from types import TracebackType
 from typing import Any, Generic, Literal, Self, TypeVar, get_args, overload
 
+from dray.batch.engine import Chunk, Emit, Engine, Items, silence
+from dray.batch.open_executor import cluster_cpus, open_processes, slots_here, verdict_of
+from dray.batch.options import OnError, Options, Where, one_of
+from dray.batch.packing import name_of
+from dray.batch.pieces import OverPieces, is_data
+from dray.batch.run import opened_engine
+from dray.batch.verdict import Verdict
+from dray.clusters.resolve import require_attachable
 from dray.errors import ConfigError, ItemError
-from dray.mapping.engine import Chunk, Emit, Engine, Items, Outcome, silence
-from dray.mapping.open_place import cluster_cpus, mover, open_place, open_processes, slots_here, verdict_of
-from dray.mapping.options import OnError, Options, Where, one_of
-from dray.mapping.packing import name_of
-from dray.mapping.pieces import OverPieces, is_data
-from dray.mapping.processes import Output
-from dray.mapping.verdict import Verdict
+from dray.events.kinds import PhaseStarted, Warned
 
 R = TypeVar("R")
 Each = Literal["batch", "file"]
@@ -141,7 +143,7 @@ def map(  # type: ignore[misc]  # the overloads tell what comes back, this one w
 
     items: a sequence, an iterator (it may never end), or the name of data (a file, a directory, a pattern, s3://...):
     then the function gets each record batch, or each file's name (`each="file"`).
-    shared: keyword arguments for every call. Large arrays and tables are handed over once, wherever they stand: here,
+    shared: keyword arguments for every call. Large arrays and tables are handed over once, wherever they are: here,
     in a closure, in a partial or in the items; functions get them read-only.
     ordered: False gives results as they come.
     on_error: "raise" an `ItemError` that names the item, "skip" it (`.failures` of the result has it), or "return" the
@@ -150,6 +152,7 @@ def map(  # type: ignore[misc]  # the overloads tell what comes back, this one w
     on to the cluster that is named or joined if that is predicted to be faster.
     An item may run more than once if its process died; it has one result.
     """
+    require_attachable(cluster)
     options = Options(
         ordered=ordered,
         on_error=on_error,
@@ -198,32 +201,12 @@ def prepare(
     return files_of(function, [location], options) if each == "file" else batches_of(function, location, options)
 
 
-def run(
-    function: Callable[[Any], Any],
-    items: Iterable[Any],
-    options: Options | None = None,
-    emit: Emit = silence,
-    output: Output | None = None,
-) -> Generator[Outcome, None, None]:
-    """Yield what became of each item, errors included whatever `on_error` says; for other parts of dray."""
-    options = options or Options()
-    with (
-        _engine(function, items, options, emit, output) as engine,
-        closing(engine.chunks()) as chunks,
-    ):
-        for chunk in chunks:
-            values = engine.values(chunk)
-            for offset, value in enumerate(values):
-                yield Outcome(chunk.first + offset, value, chunk.errors.get(offset))
-            engine.pump()
-
-
 def judge_first(function: Callable[[Any], Any], items: Iterable[Any], options: Options) -> Verdict:
     """Run the first items, for about a second, in another process; say what all of them would take where."""
     todo = Items(items)
-    place = open_processes(function, replace(options, where="auto", workers=1), todo.total, None)
+    executor = open_processes(function, replace(options, where="auto", workers=1), todo.total, None)
     slots = slots_here(options)
-    engine = Engine(place, todo, options)
+    engine = Engine(executor, todo, options)
     begun = time.monotonic()
     with closing(engine.chunks()) as chunks:
         for chunk in chunks:
@@ -240,8 +223,8 @@ def _values(
     state: _State, function: Callable[[Any], Any], items: Iterable[Any], options: Options, progress: bool
 ) -> Generator[Any, None, None]:
     with _told(progress) as emit:
-        emit("phase", name="map")
-        with _engine(function, items, options, emit, None) as engine, closing(engine.chunks()) as chunks:
+        emit(PhaseStarted("map"))
+        with opened_engine(function, items, options, emit) as engine, closing(engine.chunks()) as chunks:
             for chunk in chunks:
                 values = engine.values(chunk)
                 if chunk.errors:
@@ -250,36 +233,23 @@ def _values(
                     yield from values[start : start + _STRETCH]
                     engine.pump()
         if state.failed and options.on_error == "skip":
-            emit("warning", message=f"{state.failed:,} items failed and were skipped.", fix="See .failures.")
+            emit(Warned(f"{state.failed:,} items failed and were skipped.", "See .failures."))
 
 
 @contextmanager
 def _told(progress: bool) -> Iterator[Emit]:
-    """Give who hears how it goes: the terminal, or nobody."""
+    """Give the receiver of events: the terminal, or none."""
     if not progress:
         yield silence
         return
-    from dray.telemetry.events import Telemetry
-    from dray.telemetry.sinks.terminal import terminal
+    from dray.events.sinks.terminal import terminal
+    from dray.events.telemetry import Telemetry
 
     telemetry = Telemetry([terminal(sys.stderr, live=sys.stderr.isatty())])
     try:
         yield telemetry.emit
     finally:
         telemetry.close()
-
-
-@contextmanager
-def _engine(
-    function: Callable[[Any], Any], items: Iterable[Any], options: Options, emit: Emit, output: Output | None
-) -> Iterator[Engine]:
-    todo = Items(items)
-    place = open_place(function, options, todo.total, output)
-    engine = Engine(place, todo, options, emit, mover(function, options, output))
-    try:
-        yield engine
-    finally:
-        engine.close(good=False)
 
 
 def _settle(state: _State, chunk: Chunk, values: list[Any], on_error: OnError, emit: Emit) -> Iterator[Any]:
@@ -297,11 +267,11 @@ def _settle(state: _State, chunk: Chunk, values: list[Any], on_error: OnError, e
         if on_error == "return":
             yield error
         elif state.failed <= TOLD_FAILURES:
-            emit("warning", message=f"Skipped: {error.what}")
+            emit(Warned(f"Skipped: {error.what}"))
 
 
 def _flat(values: Generator[Any, None, None]) -> Generator[Any, None, None]:
-    """Yield the results of each batch of a piece; an error stands for the piece."""
+    """Yield the results of each batch of a piece; an error takes the place of the piece's results."""
     with closing(values):
         for results in values:
             if isinstance(results, ItemError):

@@ -10,11 +10,11 @@ from typing import IO, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyarrow import fs as pafs
 
-from dray.errors import DataError, ItemError, StorageError
-from dray.storage import StorageOptions, join, open_storage, translate_errors, write_atomically
-from dray.telemetry.events import dumps
+from dray.batch.output import require_free
+from dray.errors import DataError, ItemError
+from dray.events.telemetry import as_json, dumps
+from dray.storage import StorageOptions, join, write_atomically
 
 
 class ResultFiles:
@@ -46,7 +46,7 @@ class ResultFiles:
         else:
             if self._lines is None:
                 self._lines = (self._scratch / "results").open("w", encoding="utf-8")
-            self._lines.write(dumps(value) + "\n")
+            self._lines.write(as_json(value) + "\n")  # as it is: it belongs to the user
 
     def fail(self, error: ItemError) -> None:
         self.failed += 1
@@ -108,18 +108,6 @@ def as_table(value: Any) -> pa.Table | None:
         found = value.to_arrow()
         return found if isinstance(found, pa.Table) else None
     return None
-
-
-def require_free(out: str, storage: StorageOptions) -> None:
-    """Refuse an output that holds something."""
-    filesystem, path = open_storage(out, storage)
-    with translate_errors(out):
-        info = filesystem.get_file_info(path)
-        taken = info.type == pafs.FileType.File
-        if info.type == pafs.FileType.Directory:
-            taken = bool(filesystem.get_file_info(pafs.FileSelector(path)))
-    if taken:
-        raise StorageError(f"The output {out} exists and is not empty.", fix="Name another place, or remove it.")
 
 
 def _copy(local: Path, sink: Any) -> None:

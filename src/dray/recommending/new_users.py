@@ -9,14 +9,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dray.batch.engine import Emit
 from dray.data.parquet import open_dataset
 from dray.ingesting.cache import PLAIN, Reading, as_parquet
 from dray.learners.factorization.factors import Seen
 from dray.learners.factorization.ids import UNKNOWN
+from dray.learners.factorization.opening import Recommender
 from dray.learners.factorization.own_part import Ageing, SplitRule, own_part
 from dray.learners.factorization.rows import deal, found_before, merge, require_columns, scan
-from dray.mapping.engine import Emit
-from dray.recommending.opening import Recommender
 from dray.storage import StorageOptions
 
 

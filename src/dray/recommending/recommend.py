@@ -13,20 +13,21 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dray.batch.output import Output
+from dray.batch.tasks import Count, TaskRun, Workers
 from dray.errors import ConfigError
+from dray.events.format import many
+from dray.events.kinds import PhaseStarted, Progress, Warned
+from dray.events.telemetry import Sink, Telemetry
 from dray.ingesting.cache import PLAIN, Reading
 from dray.learners.factorization.ids import UNKNOWN
 from dray.learners.factorization.model import FactorModel
+from dray.learners.factorization.opening import Recommender, opened
 from dray.learners.factorization.top import require_some
 from dray.recommending.lists import ListsJob, ListsReport, ListsTask, make_lists, schema_of
 from dray.recommending.new_users import EventUsers, read_new_users
-from dray.recommending.opening import Recommender, opened
-from dray.recommending.output_place import OutputPlace
-from dray.recommending.running import Runner, Where, Workers
 from dray.recommending.wanted_ids import ids_of
 from dray.storage import DEFAULT, StorageOptions, absolute, join
-from dray.telemetry.events import Sink, Telemetry
-from dray.telemetry.format import many
 
 ROWS_A_FILE = 2_000_000
 TASKS_A_WORKER = 4
@@ -69,7 +70,7 @@ def recommend(
     items: Any = None,
     events: Any = None,
     out: str | None = None,
-    workers: Workers = "auto",
+    workers: Count = "auto",
     threads: int | None = None,
     cluster: str = "local",
     storage: StorageOptions = DEFAULT,
@@ -79,8 +80,8 @@ def recommend(
 ) -> RecommendResult:
     """Find the `top` best items of `users` (a file, ids, or all that the model knows) and write them to `out`.
 
-    `items` restricts what is chosen from. `events` are those of new users, who are folded in; without `users` it is the
-    users of these events who are answered. Without `out`, the result has the lists; `most_users` limits them.
+    `items` restricts what is chosen from. `events` are those of new users, which are folded in; without `users` the
+    users of these events are answered. Without `out`, the result has the lists; `most_users` limits them.
     """
     begin = time.perf_counter()
     require_some(top)
@@ -99,17 +100,17 @@ def recommend(
                 f"The lists of {count:,} users are too many to show: at most {most_users} are.",
                 fix="Write them with --out DIR, or name fewer with --users.",
             )
-        where = Where.of(workers, threads, cluster, count)
+        where = Workers.of(workers, threads, cluster, count)
         _require_reachable(known, out, where)
         tasks = _tasks(groups, count, top, out, where)
         job = ListsJob(
-            known.model if where.workers == 0 or known.location is None else known.location,
-            *(top, exclude_seen, among, where.threads, storage),
+            known.model if where.count == 0 or known.location is None else known.location,
+            *(top, exclude_seen, among, where.threads or 1, storage),
         )
-        runner = Runner(where, telemetry.emit)
+        tasks_run = TaskRun(where, telemetry.emit)
         single = out is not None and out.endswith(".parquet")
-        with nullcontext() if out is None else OutputPlace(out, storage, is_file=single):
-            reports = _run(runner, job, tasks, count, telemetry)
+        with nullcontext() if out is None else Output(out, storage, is_file=single):
+            reports = _run(tasks_run, job, tasks, count, telemetry)
     finally:
         telemetry.close()
     seconds = time.perf_counter() - begin
@@ -122,16 +123,16 @@ def recommend(
         rows=sum(report.rows for report in reports),
         seconds=round(seconds, 3),
         users_per_second=round(count / seconds, 1),
-        peak_memory_bytes=runner.peak_memory_bytes,
+        peak_memory_bytes=tasks_run.peak_memory_bytes,
         output=None if out is None else absolute(out),
         files=0 if out is None else len(tasks),
-        workers=runner.workers,
+        workers=tasks_run.workers,
         table=None if out is not None else _in_order(tables, asked, known.model),
     )
 
 
 def _groups(model: FactorModel, asked: pa.Array | None, new: EventUsers | None) -> list[_Group]:
-    """Return whom to answer: the model's own, others by id, new ones; each group is cut into tasks."""
+    """Return the users to answer: the model's own, others by id, new ones; each group is cut into tasks."""
     if new is None:
         return [_Group(len(model.user_ids) if asked is None else len(asked), asked)]
     if asked is None:
@@ -156,13 +157,13 @@ class _Group:
         return ListsTask(destination, begin, end)
 
 
-def _tasks(groups: Iterable[_Group], count: int, top: int, out: str | None, where: Where) -> list[ListsTask]:
+def _tasks(groups: Iterable[_Group], count: int, top: int, out: str | None, where: Workers) -> list[ListsTask]:
     """Cut the users into tasks, a file each; a single file is one task."""
     single = out is not None and out.endswith(".parquet")
     size = max(1, ROWS_A_FILE // top)
-    if isinstance(where.workers, int) and where.workers > 0:
-        size = min(size, max(1, -(-count // (where.workers * TASKS_A_WORKER))))
-    elif where.workers == "auto":  # a cluster of unknown size
+    if isinstance(where.count, int) and where.count > 0:
+        size = min(size, max(1, -(-count // (where.count * TASKS_A_WORKER))))
+    elif where.count == "auto":  # a cluster of unknown size
         size = min(size, max(1024, -(-count // 64)))
     ranges = [
         (group, begin, min(begin + (group.count if single else size), group.count))
@@ -180,20 +181,20 @@ def _tasks(groups: Iterable[_Group], count: int, top: int, out: str | None, wher
 
 
 def _run(
-    runner: Runner, job: ListsJob, tasks: Sequence[ListsTask], count: int, telemetry: Telemetry
+    tasks_run: TaskRun, job: ListsJob, tasks: Sequence[ListsTask], count: int, telemetry: Telemetry
 ) -> list[ListsReport]:
-    telemetry.emit("phase", name="recommend")
+    telemetry.emit(PhaseStarted("recommend"))
     reports, done = [], 0
-    for report in runner.run(functools.partial(make_lists, job), tasks):
+    for report in tasks_run.run(functools.partial(make_lists, job), tasks):
         reports.append(report)
         done += report.users
-        telemetry.emit("progress", done=done, total=count, unit="users")
+        telemetry.emit(Progress(done=done, total=count, unit="users"))
     return reports
 
 
-def _require_reachable(known: Recommender, out: str | None, where: Where) -> None:
+def _require_reachable(known: Recommender, out: str | None, where: Workers) -> None:
     """Refuse workers for what only this process has."""
-    if where.workers == 0:
+    if where.count == 0:
         return
     if known.location is None:
         raise ConfigError("Workers need a model that is kept somewhere.", fix="Name its run, or use workers=0.")
@@ -206,14 +207,14 @@ def _tell(telemetry: Telemetry, new: EventUsers | None) -> None:
         return
     if len(new.known):
         telemetry.emit(
-            "warning",
-            message=f"The model knows {many(len(new.known), 'users')} of the events: their new events are not used.",
-            fix="Train on them: dray train EVENTS --continue-from RUN.",
+            Warned(
+                f"The model knows {many(len(new.known), 'users')} of the events: their new events are not used.",
+                fix="Train on them: dray train EVENTS --continue-from RUN.",
+            )
         )
     if new.unknown_items:
         telemetry.emit(
-            "warning",
-            message=f"Left out: {many(new.unknown_items, 'events')} with an item that the model does not know.",
+            Warned(f"Left out: {many(new.unknown_items, 'events')} with an item that the model does not know.")
         )
 
 

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from dray.batch.output import Output
 from dray.learners.factorization.ids import as_ids
 from dray.learners.factorization.model import FactorModel
+from dray.learners.factorization.model_ids import as_model_has
+from dray.learners.factorization.opening import opened
 from dray.learners.factorization.top import require_some
-from dray.recommending.opening import opened
-from dray.recommending.output_place import OutputPlace
-from dray.recommending.wanted_ids import as_model_has
 from dray.storage import DEFAULT, StorageOptions, write_atomically
 
 
@@ -46,8 +46,8 @@ def similar_items(
 def write_table(table: pa.Table, out: str, storage: StorageOptions = DEFAULT) -> str:
     """Write a table as one Parquet file, `out` itself or in it; return its location."""
     single = out.endswith(".parquet")
-    with OutputPlace(out, storage, is_file=single) as place:
-        name = place.out if single else f"{place.out}/part-00000.parquet"
+    with Output(out, storage, is_file=single) as output:
+        name = output.out if single else f"{output.out}/part-00000.parquet"
         write_atomically(name, storage, lambda file: pq.write_table(table, file))
     return name
 
@@ -57,8 +57,8 @@ def export_vectors(
 ) -> list[str]:
     """Write users.parquet and items.parquet with ids and vectors to `out`, for an index of nearest neighbours."""
     known = opened(model, storage).model
-    with OutputPlace(out, storage, is_file=False) as place:
-        users, items = (f"{place.out.rstrip('/')}/{side}.parquet" for side in ("users", "items"))
+    with Output(out, storage, is_file=False) as output:
+        users, items = (f"{output.out.rstrip('/')}/{side}.parquet" for side in ("users", "items"))
         known.export(users, "users", bias_in_vector=bias_in_vector, storage=storage)
         known.export(items, "items", bias_in_vector=bias_in_vector, storage=storage)
     return [users, items]

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import fs as pafs
 
 from dray.data.open_source import ENDINGS, open_source
@@ -14,6 +13,7 @@ from dray.data.source import Reject, Source
 from dray.data.sources.files import plain_name
 from dray.errors import DataError, nearest
 from dray.learners.factorization.ids import as_ids
+from dray.learners.factorization.model_ids import as_model_has
 from dray.storage import StorageOptions, is_s3, open_storage, translate_errors
 
 _LARGEST_TEXT = 1 << 30
@@ -26,7 +26,7 @@ def ids_of(given: Any, like: pa.Array, side: str, column: str, storage: StorageO
     `like`: the model's own ids; `column`: the one that holds them, where a file has several.
     """
     if isinstance(given, str):
-        ids = _from_file(given, like, side, column, storage) if _is_file(given, storage) else _split(given)
+        ids = _from_file(given, like, side, column, storage) if is_file(given, storage) else _split(given)
         found = as_model_has(as_ids(ids, f"{side} id"), like, side)
     else:
         found = as_ids(given, f"{side} id")
@@ -35,29 +35,8 @@ def ids_of(given: Any, like: pa.Array, side: str, column: str, storage: StorageO
     return found.unique()
 
 
-def as_model_has(ids: pa.Array, like: pa.Array, side: str) -> pa.Array:
-    """Return ids as the model has them: "12" is 12 where the model's are whole numbers."""
-    if ids.type == like.type:
-        return ids
-    if not pa.types.is_int64(like.type):
-        raise DataError(
-            f"The {side} {ids[0].as_py()} is a whole number, the model's {side} ids are text.",
-            fix=f"Write the {side} ids as text, as they were in training: 1 and '1' are different ids.",
-        )
-    numbers = pc.match_substring_regex(ids, r"^\s*[-+]?[0-9]{1,19}\s*$")
-    if not pc.all(numbers, min_count=0).as_py():
-        wrong = ids[pc.index(numbers, False).as_py()].as_py()
-        raise DataError(
-            f'The {side} "{wrong}" is no whole number, and the model\'s {side} ids are.',
-            fix=f"Give whole numbers, such as {like[0].as_py() if len(like) else 1}.",
-        )
-    try:
-        return pc.cast(pc.utf8_trim_whitespace(ids), pa.int64())
-    except pa.ArrowInvalid as error:
-        raise DataError(f"A {side} id does not fit 64 bits: {error}.", fix="Give ids that the data has.") from error
-
-
-def _is_file(given: str, storage: StorageOptions) -> bool:
+def is_file(given: str, storage: StorageOptions) -> bool:
+    """Whether a text names a file of ids; else it is the ids themselves."""
     if is_s3(given) or plain_name(given).endswith((*ENDINGS, ".txt")) or given.endswith(("/", "*")):
         return True
     if not given or "\n" in given or len(given) > 4096:

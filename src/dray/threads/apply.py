@@ -1,6 +1,6 @@
-"""Give a process the threads that were decided for it, whatever its environment said.
+"""Give a process the threads that were decided for it, over anything in its environment.
 
-Three layers, because each has a hole: the environment counts only for libraries loaded afterwards; OpenMP's
+Three layers, because each has a gap: the environment counts only for libraries loaded afterwards; OpenMP's
 setting counts only in the thread that makes it; and XGBoost has a setting of its own, which its learner makes.
 """
 
@@ -22,7 +22,7 @@ def environment(threads: int) -> dict[str, str]:
 def set_environment(threads: int) -> None:
     """Set them in this process: for a worker's first line, before it loads numpy or a learner's library.
 
-    It makes a fresh process unnecessary, so a worker that its cluster had already started can be taken.
+    So no fresh process is needed: a process that the cluster has already started can be used.
     """
     os.environ.update(environment(threads))
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from dray.errors import ClusterError, ConfigError
 
-# Workers that share cores still make progress; many more only take memory and wait for each other at every round.
+# Workers that share cores still make progress; many more of them only use memory and wait for each other.
 SHARED_CORES_FACTOR = 2
 
 
@@ -115,7 +115,7 @@ def _count(number: int, noun: str) -> str:
 
 
 def share_threads(threads: int, sizes: Sequence[int]) -> list[int]:
-    """Share a process's threads between members that hold so many rows: one each, the others where most is to do."""
+    """Share a process's threads between members by their rows: at least one each."""
     shares = [1] * len(sizes)
     for _ in range(threads - len(sizes)):
         neediest = max(range(len(sizes)), key=lambda index: (sizes[index] / shares[index], -index))

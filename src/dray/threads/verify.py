@@ -8,23 +8,24 @@ from dataclasses import dataclass
 
 import psutil
 
-from dray.threads.limits import cpus_of_this_process, throttling
+from dray.threads.cgroups import throttling
+from dray.threads.limits import cpus_of_this_process
 
 ENOUGH = 0.6
-"""The share of the decided cores from which a run counts as well used."""
+"""At least this share of the decided cores must be busy."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What one process used over a stretch of time, and what may have held it back."""
+    """What one process used over some time, and what may have slowed it down."""
 
     cores: float
-    """CPU seconds of all threads of the process, a wall second, to two places."""
+    """CPU seconds of all threads per second, to two decimals."""
     seconds: float
     cpus: int
     """The CPUs that the process may use."""
     others_cores: float = 0.0
-    """Cores that everybody else on the host kept busy meanwhile."""
+    """Cores that other processes on the host kept busy meanwhile."""
     throttled_share: float = 0.0
     """The share of the time for which the cgroup's quota stopped the process."""
     omp_num_threads: str | None = None
@@ -53,7 +54,7 @@ class CoresUsed:
         seconds = max(time.perf_counter() - self._wall, 1e-9)
         cpu = time.process_time() - self._cpu
         return Measured(
-            # Rounded here, once: the figure that is shown is the one that was judged, at the limit too.
+            # Rounded here, once: the figure that is shown is the one that was judged.
             cores=round(cpu / seconds, 2),
             seconds=seconds,
             cpus=cpus_of_this_process(),
@@ -97,14 +98,14 @@ def judge(decided: int, measured: Measured) -> Verdict:
         )
     return Verdict(
         False,
-        f"{lack}: the worker waited, for other workers or because its share of a round is too small to divide.",
+        f"{lack}: the worker waited, for other workers or because its shard is too small to use all threads.",
         "Use fewer workers or threads for this much data, and check that no worker is slower than the others.",
     )
 
 
 def _busy_seconds() -> float:
     times = psutil.cpu_times()
-    # Steal is time that the host's own hypervisor gave to somebody else: not ours to use either.
+    # Steal is time that the hypervisor gave to another machine: we could not use it either.
     return float(times.user + times.system + getattr(times, "nice", 0.0) + getattr(times, "steal", 0.0))
 
 

@@ -10,18 +10,19 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dray.config.run_file import RunConfig
 from dray.data.cuts import cut_table, with_borders
 from dray.data.features import Column, choose_features, column_of, kind_of, require_column
 from dray.data.parquet import Dataset
 from dray.data.scan import Found, merge_categories, require_groups_together
-from dray.data.shards import Slice, Unit, deal, keep_groups_whole
-from dray.errors import ConfigError, DataError, ModelError
-from dray.learners.xgboost_categories import without_categories
-from dray.learners.xgboost_model import Model, splits_of
-from dray.learners.xgboost_params import bins_of
+from dray.data.shards import Slice, Unit, assign, keep_groups_whole
+from dray.errors import DAMAGE, ConfigError, DataError, ModelError
+from dray.learners.xgboost.categories import without_categories
+from dray.learners.xgboost.config import XGBoostConfig
+from dray.learners.xgboost.model import Model, splits_of
+from dray.learners.xgboost.params import bins_of
+from dray.learners.xgboost.unknown import MODEL, read_model
+from dray.runs.directory import RunDirectory, open_run
 from dray.storage import StorageOptions
-from dray.telemetry.run_directory import open_run
 from dray.training.trained_on import TrainedOn, trained_on
 
 
@@ -56,6 +57,7 @@ class Previous:
     """What it has seen, run by run."""
 
 
+CUTS = "cuts.parquet"
 _BINS = b"max_bin"
 
 
@@ -65,10 +67,21 @@ def read_previous(location: str, storage: StorageOptions) -> Previous:
         raise ModelError(
             f"{location} is {directory.document['status']}, not finished.", fix="Name a finished run: dray runs"
         )
-    content = directory.read_bytes("model.ubj")
-    model = Model.from_bytes(content, directory.path("model.ubj"))
-    table = directory.read_table("cuts.parquet")
-    cuts = np.stack([column.to_numpy() for column in table.columns], axis=1)
+    content = read_model(directory)
+    model = Model.from_bytes(content, directory.path(MODEL))
+    table = directory.read_table(CUTS)
+    if table.column_names != [feature.name for feature in model.features]:
+        raise directory.damaged(CUTS, "its columns are not the model's")
+    try:
+        cuts = np.stack([column.to_numpy().astype(np.float32, casting="same_kind") for column in table.columns], axis=1)
+        return _previous(directory, model, content, table, cuts)
+    except DAMAGE as error:
+        raise directory.damaged(CUTS, f"{type(error).__name__} {error}") from error
+
+
+def _previous(
+    directory: RunDirectory, model: Model, content: bytes, table: pa.Table, cuts: npt.NDArray[np.float32]
+) -> Previous:
     # Older tables do not say it, and the configuration of a continued run does not either.
     told = (table.schema.metadata or {}).get(_BINS)
     bins = int(told) if told else max(bins_of(directory.document["config"]["params"]), _longest_numeric(model, cuts))
@@ -97,7 +110,7 @@ def agreed_bins(params: Mapping[str, Any], previous: Previous | None) -> int:
     return previous.bins
 
 
-def assign_roles(config: RunConfig, schema: pa.Schema, previous: Previous | None) -> Roles:
+def assign_roles(config: XGBoostConfig, schema: pa.Schema, previous: Previous | None) -> Roles:
     """Give every column its role, or say which is missing."""
     assert config.label is not None  # a run file of this model has one
     label = column_of(config.label, require_column(schema, config.label, role="--label"))
@@ -153,7 +166,7 @@ def units_of(dataset: Dataset, roles: Roles, found: Sequence[Found]) -> list[Uni
 
 def scan_shares(dataset: Dataset, workers: int) -> list[list[Slice]]:
     """Who looks through which row groups."""
-    shards = deal([(piece,) for piece in dataset.row_groups], workers, may_be_empty=True)
+    shards = assign([(piece,) for piece in dataset.row_groups], workers, may_be_empty=True)
     return [[piece for unit in shard for piece in unit] for shard in shards]
 
 

@@ -5,17 +5,18 @@ from __future__ import annotations
 import re
 import traceback
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Protocol
 
 from dray.config.run_file import RunConfig
 from dray.errors import DrayError, StorageError
-from dray.learners.xgboost import START, Standing
+from dray.events.kinds import Event, PastStep, RunFailed, RunFinished, RunResumed, RunStarted, SourceConverted, Warned
+from dray.events.telemetry import Sample, Sink, Telemetry
+from dray.learners.checkpoint import START, Checkpoint
+from dray.learners.registry import find
+from dray.runs.checkpoints import Checkpoints
+from dray.runs.directory import RunDirectory
 from dray.storage import StorageOptions
-from dray.telemetry.checkpoints import Checkpoints
-from dray.telemetry.epochs import round_word
-from dray.telemetry.events import Event, Sample, Sink, Telemetry
-from dray.telemetry.run_directory import RunDirectory
 from dray.training.keeper import Keeper
 from dray.training.outcome import Result
 from dray.training.steps import Training
@@ -29,6 +30,7 @@ class Trainable(Protocol):
     """Rounds are being trained: what comes of them is worth keeping."""
 
     def run(self) -> Result: ...
+    def close(self) -> None: ...
 
 
 def conduct(
@@ -37,31 +39,31 @@ def conduct(
     directory: RunDirectory,
     sinks: Sequence[Sink],
     *,
-    standing: Standing = START,
+    standing: Checkpoint = START,
     resumed: Sequence[str] | None = None,
 ) -> Result:
     """Train from `standing` on; `resumed` are warnings about a run that was begun before, None for a new one."""
-    warnings, copies = _Warnings(), _Copies()
+    warnings, copies, word = _Warnings(), _Copies(), find(config.model).words.step
     telemetry = Telemetry([directory, warnings, copies, *sinks])
-    directory.on_problem = lambda what, fix: telemetry.emit("warning", message=what, fix=fix)
+    directory.on_problem = lambda what, fix: telemetry.emit(Warned(what, fix))
     checkpoints = Checkpoints(directory)
     keeper = Keeper(checkpoints, telemetry, standing)
     training = _steps(config, storage, directory, telemetry, keeper, warnings.messages)
     try:
-        telemetry.emit("run_started", run=directory.run, directory=directory.location, config=config.model_dump())
+        telemetry.emit(RunStarted(directory.run, directory.location, config.model_dump(), step=word))
         if resumed is not None:
-            rounds = [{"round": done.round, "metrics": done.metrics} for done in standing.rounds]
-            telemetry.emit("resumed", round=standing.round, rounds=rounds, **{"from": directory.location})
+            rounds = [PastStep(done.round, done.metrics) for done in standing.rounds]
+            telemetry.emit(RunResumed(round=standing.round, rounds=rounds, from_=directory.location))
         for message in resumed or ():
-            telemetry.emit("warning", message=message, fix="")
-        result = training.run()
+            telemetry.emit(Warned(message))
+        with closing(training):
+            result = training.run()
         keeper.close(write=False)
         directory.finish(result.to_json())  # not left to a sink: a result that cannot be written is a failure
-        telemetry.emit("run_finished", result=result.to_json())
+        telemetry.emit(RunFinished(result=result.to_json()))
     except BaseException as error:
         copies.name_sources(error)
         keeper.close(write=training.begun)
-        word = round_word(config.model)
         _end_badly(error, directory, telemetry, word, keep=keeper.written > 0 or resumed is not None)
         raise
     with suppress(StorageError):  # they only take up room
@@ -95,8 +97,8 @@ def _end_badly(error: BaseException, directory: RunDirectory, telemetry: Telemet
         what, fix = f"{type(error).__name__}: {error}".rstrip(": "), ""
     stopped = isinstance(error, RunStopped | KeyboardInterrupt | SystemExit)
     mistake = isinstance(error, DrayError) and error.exit_code == 2 and not keep
-    trace = {} if mistake or stopped else {"traceback": "".join(traceback.format_exception(error))}
-    telemetry.emit("run_failed", error=what, fix=fix, **({"status": "stopped"} if stopped else {}), **trace)
+    trace = None if mistake or stopped else "".join(traceback.format_exception(error))
+    telemetry.emit(RunFailed(what, fix, "stopped" if stopped else None, trace))
     telemetry.close()
     if mistake:
         directory.remove()
@@ -109,8 +111,8 @@ class _Warnings:
         self.messages: list[str] = []
 
     def event(self, event: Event) -> None:
-        if event.kind == "warning":
-            self.messages.append(f"{event.data['message']} {event.data.get('fix') or ''}".rstrip())
+        if isinstance(event, Warned):
+            self.messages.append(f"{event.message} {event.fix}".rstrip())
 
     def sample(self, samples: list[Sample]) -> None:
         pass
@@ -126,8 +128,8 @@ class _Copies:
         self._sources: dict[str, str] = {}
 
     def event(self, event: Event) -> None:
-        if event.kind == "copied":
-            self._sources[event.data["copy"]] = event.data["source"]
+        if isinstance(event, SourceConverted):
+            self._sources[event.copy] = event.source
 
     def sample(self, samples: list[Sample]) -> None:
         pass

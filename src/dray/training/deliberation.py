@@ -5,10 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from dray.telemetry.events import Telemetry
+from dray.elastic.membership import Membership
+from dray.elastic.policy import Go, Restart, Situation, Stop, Wait, decide
+from dray.events.telemetry import Telemetry
+from dray.learners.shard import Holdings
 from dray.training.stopped import RunStopped
-from dray.workers.crew import Crew
-from dray.workers.policy import Go, Holdings, Restart, Situation, Stop, Wait, decide
 
 
 class Deliberation:
@@ -16,12 +17,12 @@ class Deliberation:
 
     def __init__(
         self,
-        crew: Crew,
+        membership: Membership,
         telemetry: Telemetry,
         situation: Callable[[], Situation],
         let_go_of_all: Callable[[], None],
     ) -> None:
-        self._crew = crew
+        self._membership = membership
         self._telemetry = telemetry
         self._situation = situation
         self._let_go_of_all = let_go_of_all
@@ -35,11 +36,11 @@ class Deliberation:
 
     def decide(self) -> Holdings | None:
         """Return who shall hold what, None if that is to be asked again when something has happened."""
-        crew = self._crew
-        crew.replace_lost()
-        crew.changed = False
-        usable = crew.ready.keys() - crew.leaving
-        if len(usable) >= crew.limits.min_workers:
+        membership = self._membership
+        membership.replace_lost()
+        membership.changed = False
+        usable = membership.ready.keys() - membership.leaving
+        if len(usable) >= membership.limits.min_workers:
             self._below_since = None
         elif self._below_since is None:
             self._below_since = time.monotonic()
@@ -50,10 +51,10 @@ class Deliberation:
             case Wait(why):
                 if why != self._told:
                     self._told = why
-                    self._telemetry.emit("waiting", why=why, limit_s=crew.limits.wait_s)
+                    self._telemetry.emit("waiting", why=why, limit_s=membership.limits.wait_s)
             case Restart():
                 self._let_go_of_all()
-                crew.restart()
+                membership.restart()
             case Stop(what, fix):
-                raise RunStopped(f"{what} {crew.last_loss}".rstrip(), fix=fix)
+                raise RunStopped(f"{what} {membership.last_loss}".rstrip(), fix=fix)
         return None

@@ -9,15 +9,15 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 
 from dray.errors import StorageError
-from dray.learners.xgboost import START, Round, Standing
-from dray.telemetry.checkpoints import Checkpoint, Checkpoints
-from dray.telemetry.events import Telemetry
+from dray.events.telemetry import Telemetry
+from dray.learners.checkpoint import START, Checkpoint, Step
+from dray.runs.checkpoints import Checkpoints, WrittenCheckpoint
 
 
 class Keeper:
     """A checkpoint that cannot be written is a warning, and the next one tries again: training goes on."""
 
-    def __init__(self, checkpoints: Checkpoints, telemetry: Telemetry, latest: Standing = START) -> None:
+    def __init__(self, checkpoints: Checkpoints, telemetry: Telemetry, latest: Checkpoint = START) -> None:
         self.latest = latest
         self.written = 0
         """Checkpoints written so far."""
@@ -30,7 +30,7 @@ class Keeper:
         self._writer = threading.Thread(target=self._write_all, name="dray-checkpoints", daemon=True)
         self._writer.start()
 
-    def offer(self, standing: Standing) -> None:
+    def offer(self, standing: Checkpoint) -> None:
         """Take in where the training stands. Any thread may call it; it returns at once."""
         if standing.is_newer(self.latest):
             self.latest = standing
@@ -62,7 +62,7 @@ class Keeper:
             return
         started = time.perf_counter()
         try:
-            self._checkpoints.write(as_checkpoint(latest, latest.model))
+            self._checkpoints.write(as_written(latest, latest.model))
         except StorageError as error:
             if not self._warned:
                 self._warned = True
@@ -77,15 +77,16 @@ class Keeper:
         self._telemetry.emit("checkpoint", round=latest.round, seconds=round(time.perf_counter() - started, 3))
 
 
-def as_checkpoint(standing: Standing, model: bytes) -> Checkpoint:
-    return Checkpoint(standing.round, model, tuple(asdict(done) for done in standing.rounds), dict(standing.start))
+def as_written(checkpoint: Checkpoint, model: bytes) -> WrittenCheckpoint:
+    rounds = tuple(asdict(done) for done in checkpoint.rounds)
+    return WrittenCheckpoint(checkpoint.round, model, rounds, dict(checkpoint.start))
 
 
-def as_standing(checkpoint: Checkpoint | None) -> Standing:
-    if checkpoint is None:
+def as_checkpoint(written: WrittenCheckpoint | None) -> Checkpoint:
+    if written is None:
         return START
-    rounds = tuple(Round(done["round"], done["seconds"], _metrics(done["metrics"])) for done in checkpoint.rounds)
-    return Standing(checkpoint.round, checkpoint.model, rounds, _metrics(checkpoint.start))
+    rounds = tuple(Step(done["round"], done["seconds"], _metrics(done["metrics"])) for done in written.rounds)
+    return Checkpoint(written.round, written.model, rounds, _metrics(written.start))
 
 
 def _metrics(kept: Mapping[str, float | None]) -> dict[str, float]:

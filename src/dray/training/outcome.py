@@ -1,12 +1,14 @@
-"""The result of a run of either model."""
+"""The result of a run, of the class that its learner's layout has."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
+from dray.learners.registry import find
+from dray.learners.xgboost.unknown import read_model
+from dray.runs.directory import open_run
 from dray.storage import StorageOptions
-from dray.telemetry.run_files import RunFiles
 from dray.training.factorization.result import FactorResult
 from dray.training.result import TrainResult, typed
 
@@ -15,7 +17,6 @@ Result: TypeAlias = TrainResult | FactorResult
 
 def result_of(document: Mapping[str, Any], storage: StorageOptions) -> Result:
     """Return the result that a job told (`to_json`), with the model from its run directory."""
-    if document["learner"] == "factorization":
+    if find(document["learner"]).layout == "keyed":
         return FactorResult(**typed(document), storage=storage)
-    name = str(document["model"]).rpartition("/")[2]
-    return TrainResult(**typed(document), content=RunFiles(document["directory"], storage).read_bytes(name))
+    return TrainResult(**typed(document), content=read_model(open_run(document["directory"], storage)))

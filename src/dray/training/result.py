@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from dray.learners.xgboost_model import Model
+from dray.learners.xgboost.model import Model
 
 if TYPE_CHECKING:
     import xgboost

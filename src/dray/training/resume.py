@@ -5,22 +5,25 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from dray.config.run_file import ModelName, RunConfig, make_config
-from dray.data.parquet import open_dataset
+from dray.batch.engine import silence
+from dray.config.run_file import RunConfig
+from dray.data.parquet import Dataset, open_dataset
 from dray.errors import ModelError
-from dray.ingesting.cache import as_parquet, same_rows
-from dray.learners.factorization.settings import require_numba
-from dray.mapping.engine import silence
+from dray.events.telemetry import Sink
+from dray.ingesting.cache import as_parquet, copy_key, is_query, same_rows
+from dray.learners.configs import make_config
+from dray.learners.registry import find
+from dray.runs.checkpoints import Checkpoints
+from dray.runs.directory import RunDirectory, open_resumable
 from dray.storage import StorageOptions
-from dray.telemetry.checkpoints import Checkpoints
-from dray.telemetry.events import Sink
-from dray.telemetry.run_directory import RunDirectory, open_resumable
+from dray.training.checks import require_library
 from dray.training.conduct import conduct
-from dray.training.keeper import as_standing
+from dray.training.keeper import as_checkpoint
 from dray.training.outcome import Result
 from dray.training.run_steps import reading
-from dray.training.train import LEARNERS, versions
-from dray.training.trained_on import DATA, Contents
+from dray.training.same_data import first_change
+from dray.training.train import versions
+from dray.training.trained_on import DATA, Contents, read_data
 
 
 def resume(location: str, storage: StorageOptions, overrides: Mapping[str, Any], sinks: Sequence[Sink] = ()) -> Result:
@@ -31,17 +34,18 @@ def resume(location: str, storage: StorageOptions, overrides: Mapping[str, Any],
     run = open_resumable(location, storage)
     checkpoint = Checkpoints(run).read()
     config = _config(run, storage, overrides)
-    if config.model == "factorization":
-        require_numba()
+    require_library(config.model)
     data_storage = StorageOptions(**config.storage.model_dump())
     _refuse_changed_data(run, config, data_storage)  # before the run is touched
     directory = RunDirectory.reopen(location, storage, checkpoint)
     warnings = _changed_versions(run.document.get("versions") or {}, config.model)
-    return conduct(config, data_storage, directory, sinks, standing=as_standing(checkpoint), resumed=warnings)
+    return conduct(config, data_storage, directory, sinks, standing=as_checkpoint(checkpoint), resumed=warnings)
 
 
 def _config(run: RunDirectory, storage: StorageOptions, overrides: Mapping[str, Any]) -> RunConfig:
     """The run's own configuration; where its data is reached may have changed with the machine."""
+    if run.document["config"] is None:
+        raise run.damaged("run.json", "its configuration is gone")
     values = dict(run.document["config"]) | dict(overrides)
     given = {
         name: value
@@ -53,6 +57,8 @@ def _config(run: RunDirectory, storage: StorageOptions, overrides: Mapping[str, 
         )
         if value is not None
     }
+    if not isinstance(values.get("storage"), dict | None):
+        raise run.damaged("run.json", f'"storage" is {str(values["storage"])[:40]!r}')
     values["storage"] = dict(values.get("storage") or {}) | given
     return make_config(values, origin=run.path("run.json"))
 
@@ -60,19 +66,30 @@ def _config(run: RunDirectory, storage: StorageOptions, overrides: Mapping[str, 
 def _refuse_changed_data(run: RunDirectory, config: RunConfig, storage: StorageOptions) -> None:
     if not run.exists(DATA):  # it ended before it had looked at any
         return
-    before = run.read_json(DATA)
+    before = read_data(run)
     for role, locations in (("train", config.data), ("eval", config.eval)):
-        parquet = as_parquet(locations, storage, reading(config), silence) if locations else ()
-        contents = open_dataset(parquet, storage).contents if parquet else ()
-        if parquet != tuple(locations):
-            change = _change_of_copy(before[role], contents, storage)
+        how = reading(config, before.get("copies"))
+        if is_query(locations, how) and copy_key(locations) not in how.copies:
+            raise ModelError(
+                f"The run was begun on rows of {copy_key(locations)}, and does not know where they were copied to.",
+                fix="Train anew: a database does not give the rows of that moment again.",
+            )
+        parquet = as_parquet(locations, storage, how, silence) if locations else ()
+        if parquet and parquet != tuple(locations) and not is_query(locations, how):
+            change = _change_of_copy(before[role], open_dataset(parquet, storage).contents, storage)
         else:
-            change = _change({name: rest for name, *rest in before[role]}, {name: rest for name, *rest in contents})
+            change = _change_of_files(before, role, open_dataset(parquet, storage) if parquet else None)
         if change is not None:
             raise ModelError(
                 f"The data is not what it was when the run began: {change}.",
                 fix="Put it back as it was, or train anew.",
             )
+
+
+def _change_of_files(before: Mapping[str, Any], role: str, dataset: Dataset | None) -> str | None:
+    contents = () if dataset is None else dataset.contents
+    change = _change({name: rest for name, *rest in before[role]}, {name: rest for name, *rest in contents})
+    return change if change is not None or dataset is None else first_change(before.get("files", {}), dataset)
 
 
 def _change(was: Mapping[str, list[int]], found: Mapping[str, list[int]]) -> str | None:
@@ -97,10 +114,10 @@ def _change_of_copy(before: Contents, now: Contents, storage: StorageOptions) ->
     return None
 
 
-def _changed_versions(before: Mapping[str, str], model: ModelName) -> list[str]:
+def _changed_versions(before: Mapping[str, str], model: str) -> list[str]:
     now = versions(model)
     return [
         f"{name} was {before[name]} when the run began and is {now[name]} now: the model may differ."
-        for name in ("dray", LEARNERS[model], "numpy")
+        for name in ("dray", find(model).library, "numpy")
         if name in before and before[name] != now[name]
     ]

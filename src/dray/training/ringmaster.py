@@ -1,79 +1,74 @@
 """Brings the rows to the workers, forms rings, and keeps a training going when workers come and go.
 
-`policy.py` decides, `crew.py` knows who is there; here it is carried out: load what is missing, have everybody stand at
-the same round, form a ring, follow it. A ring that breaks costs its unfinished round; who survived keeps its rows.
+`policy.py` decides, `membership.py` knows the workers; here it is carried out: load what is missing, bring all to
+the same round, form a ring, follow it. A ring that breaks costs its unfinished round; survivors keep their rows.
 """
 
 from __future__ import annotations
 
+import os
 import time
 from contextlib import nullcontext
-from dataclasses import dataclass
 from typing import Any
 
 from dray.data.prepare import Preparation
 from dray.data.shards import rows_of
+from dray.elastic.group import Lost, Raised, Returned
+from dray.elastic.membership import Membership, refuse_mistakes
+from dray.elastic.policy import Situation, is_whole
 from dray.errors import WorkerError
-from dray.learners.xgboost import Standing, Task
-from dray.learners.xgboost_ring import Tracker
-from dray.telemetry.events import Telemetry
+from dray.events.telemetry import Telemetry
+from dray.learners.checkpoint import Checkpoint
+from dray.learners.learner import Do
+from dray.learners.shard import Holdings, Shard
+from dray.learners.xgboost.boosting import Task
+from dray.learners.xgboost.worker import LoadReport, Worker
+from dray.rings.ports import ports_for
+from dray.rings.rendezvous import Rendezvous
 from dray.training.dealt import Dealt
 from dray.training.deliberation import Deliberation
 from dray.training.keeper import Keeper
+from dray.training.links import Links
+from dray.training.ring_attempt import RingAttempt
 from dray.training.stopped import RunStopped
-from dray.workers.crew import Crew, refuse_mistakes
-from dray.workers.group import Done, Lost, Raised
-from dray.workers.policy import Holdings, Part, Situation, is_whole
-from dray.workers.worker import Ended, LoadReport
 
 LONGEST_GOODBYE_S = 30.0
 """How long Ctrl-C waits for the end of a round at most."""
-
-
-@dataclass
-class _Ring:
-    """One attempt."""
-
-    number: int
-    holdings: Holdings
-    tracker: Tracker | None
-    calls: dict[int, int]
-    """Workers by the number of their call."""
-    ended: dict[int, Ended]
-    broken: bool = False
-    pausing: bool = False
+RETURN_S = 30.0
+"""How long a worker may take to return from a ring that was freed; two rounds, if they take longer."""
 
 
 class RingMaster:
     """One run's rows and rounds. Made for one `load` and one `train`."""
 
     def __init__(
-        self, crew: Crew, telemetry: Telemetry, dealt: Dealt, preparation: Preparation, keeper: Keeper
+        self, membership: Membership, telemetry: Telemetry, dealt: Dealt, preparation: Preparation, keeper: Keeper
     ) -> None:
-        self._crew = crew
+        self._membership = membership
         self._telemetry = telemetry
         self._dealt = dealt
-        self._preparation = crew.group.share(preparation)
+        self._preparation = membership.group.share(preparation)
         self._keeper = keeper
-        self._loaded: dict[int, dict[Part, LoadReport]] = {}
-        self._loading: dict[int, tuple[int, Part]] = {}
-        self._rising: dict[int, tuple[int, tuple[Part, ...]]] = {}
-        self._stand: dict[int, set[Part]] = {}
+        self._loaded: dict[int, dict[Shard, LoadReport]] = {}
+        self._loading: dict[int, tuple[int, Shard]] = {}
+        self._rising: dict[int, tuple[int, tuple[Shard, ...]]] = {}
+        self._stand: dict[int, set[Shard]] = {}
         """Parts that hold the model of `_standing_ref`."""
         self._target: Holdings | None = None
-        self._deliberation = Deliberation(crew, telemetry, self._situation, self._let_go_of_all)
+        self._deliberation = Deliberation(membership, telemetry, self._situation, self._let_go_of_all)
         self._lost_now = 0
         self._broken_at = (-1, 0)
         """The round that rings broke in last, and how often."""
         self._rings = 0
+        self._links = Links(membership, telemetry)
         self._all_rows: int | None = None
         self._disturbed_at: float | None = None
         self._task: Task | None = None
         self._task_ref: Any = None
         self._standing_ref: Any = None
-        self._shared: Standing | None = None
+        self._shared: Checkpoint | None = None
         """What `_standing_ref` stands for: the keeper may have newer models in the middle of a ring."""
-        self._ring: _Ring | None = None
+        self._ring: RingAttempt | None = None
         self.recovery_s = 0.0
         self.rows_reloaded = 0
         self._rows_told = 0
@@ -81,19 +76,19 @@ class RingMaster:
 
     def load(self) -> list[LoadReport]:
         """Have all rows loaded; return one report a part."""
-        self._crew.phase = "load"
+        self._membership.phase = "load"
         reports = self._reports(self._settle())
         self._all_rows = sum(report.rows for report in reports)
         self._recovered()
         return reports
 
-    def train(self, task: Task) -> Standing:
+    def train(self, task: Task) -> Checkpoint:
         """Train till it is over, whatever happens on the way that the policy can live with."""
         self._task = task
-        self._crew.phase = "train"
-        self._task_ref = self._crew.group.share(task)
+        self._membership.phase = "train"
+        self._task_ref = self._membership.group.share(task)
         self._share_latest()
-        while not self._keeper.latest.is_over(task):
+        while not task.is_over_at(self._keeper.latest):
             self._follow(self._form(self._settle()))
         return self._keeper.latest
 
@@ -102,28 +97,29 @@ class RingMaster:
         task, ring = self._task, self._ring
         if task is None or ring is None:
             return
-        workers = [worker for worker in ring.holdings if worker in self._crew.ready]
+        group = self._membership.group
+        workers = [worker for worker in ring.holdings if worker in self._membership.ready]
         for worker in workers:
-            self._crew.group.tell(worker, "stop")
+            group.tell(worker, Do(Worker.stop))
         last = self._keeper.latest.rounds[-1].seconds if self._keeper.latest.rounds else 1.0
         deadline = time.monotonic() + min(LONGEST_GOODBYE_S, max(5.0, 3 * last))
-        asked = {self._crew.group.call(worker, "standing", self._task_ref): worker for worker in workers}
+        asked = {group.call(worker, Do(Worker.standing), self._task_ref).number: worker for worker in workers}
         while asked and time.monotonic() < deadline:
-            for happening in self._crew.group.happenings(0.5):
-                if isinstance(happening, Done) and happening.call in asked:
-                    self._keeper.offer(happening.value)
+            for event in self._membership.group.poll(0.5):
+                if isinstance(event, Returned) and event.call in asked:
+                    self._keeper.offer(event.value)
                     return
-                if isinstance(happening, Raised | Lost):  # another may still answer, if it is let out of the ring
-                    asked = {call: worker for call, worker in asked.items() if worker != happening.worker}
+                if isinstance(event, Raised | Lost):  # another may still answer, if it is let out of the ring
+                    asked = {call: worker for call, worker in asked.items() if worker != event.worker}
                     for worker in asked.values():
-                        self._crew.group.tell(worker, "free", ring.number)
+                        self._membership.group.tell(worker, Do(Worker.free), ring.number)
 
     # Who holds what
 
     def _settle(self) -> Holdings:
         """Return when all rows are where the policy wants them, and everybody stands where the training does."""
         while True:
-            if self._crew.changed or self._target is None:
+            if self._membership.changed or self._target is None:
                 self._target = self._deliberation.decide()
             if self._target is not None:
                 self._send_for(self._target)
@@ -137,29 +133,29 @@ class RingMaster:
         self._lost_now = 0
 
     def _situation(self) -> Situation:
-        crew = self._crew
-        held: dict[int, list[Part]] = {worker: list(self._loaded.get(worker, ())) for worker in crew.ready}
+        membership = self._membership
+        held: dict[int, list[Shard]] = {worker: list(self._loaded.get(worker, ())) for worker in membership.ready}
         for worker, part in self._loading.values():  # as good as loaded: nobody else need load it
             if worker in held:
                 held[worker].append(part)
         broken_in, times = self._broken_at
         return Situation(
-            level=crew.level,
-            limits=crew.limits,
+            level=membership.level,
+            limits=membership.limits,
             parts=self._dealt.parts,
             rows=self._dealt.rows,
             loaded={worker: tuple(parts) for worker, parts in held.items()},
-            leaving=crew.leaving & crew.ready.keys(),
-            expected=crew.expected,
+            leaving=membership.leaving & membership.ready.keys(),
+            expected=membership.expected,
             lost_now=self._lost_now,
-            failures=crew.failures,
+            failures=membership.failures,
             failures_in_round=times if broken_in == self._keeper.latest.round else 0,
             waited_s=self._deliberation.waited_s,
         )
 
     def _send_for(self, target: Holdings) -> None:
         """Send for what is missing: rows to be loaded, then the model for them."""
-        group = self._crew.group
+        group = self._membership.group
         on_the_way = set(self._loading.values())
         for worker, parts in target.items():
             loaded = self._loaded.setdefault(worker, {})
@@ -168,23 +164,16 @@ class RingMaster:
                     train, other_eval = self._dealt.shards(part)
                     if self._all_rows is not None:
                         self._telemetry.emit("reload", worker=worker, rows=rows_of(train), why=self._why(worker))
-                    call = group.call(
-                        worker,
-                        "load",
-                        self._preparation,
-                        part,
-                        train,
-                        other_eval,
-                        beside=self._is_at_work(),
-                    )
-                    self._loading[call] = worker, part
+                    op = Do(Worker.load, lane="beside" if self._is_at_work() else "main")
+                    call = group.call(worker, op, self._preparation, part, train, other_eval)
+                    self._loading[call.number] = worker, part
             rising = {part for riser, own in self._rising.values() if riser == worker for part in own}
             lacking = tuple(part for part in parts if part in loaded and part not in self._stand.get(worker, ()))
             lacking = tuple(part for part in lacking if part not in rising)
             # While a ring is at work, where it will stand is not known.
             if self._task is not None and lacking and not self._is_at_work():
-                call = group.call(worker, "stand", self._task_ref, self._standing_ref, lacking)
-                self._rising[call] = worker, lacking
+                call = group.call(worker, Do(Worker.stand), self._task_ref, self._standing_ref, lacking)
+                self._rising[call.number] = worker, lacking
 
     def _is_settled(self, target: Holdings) -> bool:
         if not self._is_loaded(target):
@@ -199,7 +188,7 @@ class RingMaster:
 
     def _why(self, worker: int) -> str:
         if self._ring is not None and not self._ring.broken:
-            return "handing over" if self._crew.leaving else "joining"
+            return "handing over" if self._membership.leaving else "joining"
         return "takes over lost rows" if any(self._loaded.get(worker, {})) else "replacement"
 
     def _reports(self, holdings: Holdings) -> list[LoadReport]:
@@ -207,23 +196,23 @@ class RingMaster:
 
     # What happens
 
-    def _step(self) -> list[Done]:
+    def _step(self) -> list[Returned]:
         """Take in what has happened; return the results that somebody else asked for."""
-        others: list[Done] = []
-        for happening in self._crew.step():
-            if isinstance(happening, Raised):
-                refuse_mistakes(happening.error)
-                happening = self._crew.fail(happening.worker, happening.error)
-            if isinstance(happening, Lost):
+        others: list[Returned] = []
+        for event in self._membership.step():
+            if isinstance(event, Raised):
+                refuse_mistakes(event.error)
+                event = self._membership.fail(event.worker, event.error)
+            if isinstance(event, Lost):
                 self._lost_now += 1
-                if self._ring is None or self._ring.broken or happening.worker in self._ring.holdings:
+                if self._ring is None or self._ring.broken or event.worker in self._ring.holdings:
                     self._disturbed()
-                self._drop(happening.worker)
-            elif isinstance(happening, Done) and not self._took(happening):
-                others.append(happening)
+                self._drop(event.worker)
+            elif isinstance(event, Returned) and not self._took(event):
+                others.append(event)
         return others
 
-    def _took(self, done: Done) -> bool:
+    def _took(self, done: Returned) -> bool:
         if done.call in self._loading:
             worker, part = self._loading.pop(done.call)
             self._loaded.setdefault(worker, {})[part] = done.value
@@ -272,7 +261,7 @@ class RingMaster:
                 round=self._keeper.latest.round,
                 seconds=round(seconds, 3),
                 rows_reloaded=self.rows_reloaded - self._rows_told,
-                workers=len(self._crew.ready),
+                workers=len(self._membership.ready),
             )
         self._rows_told = self.rows_reloaded
 
@@ -281,38 +270,39 @@ class RingMaster:
     def _share_latest(self) -> None:
         """Everybody shall stand at the newest model from now on."""
         latest = self._keeper.latest
-        self._standing_ref, self._shared = self._crew.group.share(latest), latest
+        self._standing_ref, self._shared = self._membership.group.share(latest), latest
         self._rising = {}  # who is on the way to an older model has not arrived
 
-    def _form(self, holdings: Holdings) -> _Ring:
-        crew, standing = self._crew, self._keeper.latest
+    def _form(self, holdings: Holdings) -> RingAttempt:
+        membership, standing = self._membership, self._keeper.latest
         rows = sum(report.rows for report in self._reports(holdings))
         if not is_whole(self._dealt.parts, holdings) or rows != self._all_rows:
             raise WorkerError(f"A ring of {rows:,} rows of {self._all_rows:,}: dray never trains on less.", fix="")
         before = set(self._ring.holdings) if self._ring is not None else set()
         self._forget_others(holdings)
-        seats: dict[int, list[tuple[int, Part]]] = {worker: [] for worker in sorted(holdings)}
+        seats: dict[int, list[tuple[int, Shard]]] = {worker: [] for worker in sorted(holdings)}
         for member, (worker, part) in enumerate((w, part) for w in sorted(holdings) for part in holdings[w]):
             seats[worker].append((member, part))
         members = sum(map(len, seats.values()))
-        tracker = None if crew.alone else Tracker(members, crew.group.ring_host)
-        address = None if tracker is None else tracker.address
+        host = membership.group.ring_host
+        rendezvous = None if membership.alone else Rendezvous(members, host, ports_for(host, os.environ))
+        address = None if rendezvous is None else rendezvous.address
         self._rings += 1
         number = self._rings
         self._telemetry.emit("ring", members=members, workers=len(seats), round=standing.round)
         for worker in sorted(set(holdings) - before) if before and self._disturbed_at is None else ():
             held = sum(report.rows for report in self._loaded[worker].values())
             self._telemetry.emit(
-                "joined", worker=worker, host=crew.ready[worker].host, rows=held, round=standing.round + 1
+                "joined", worker=worker, host=membership.ready[worker].host, rows=held, round=standing.round + 1
             )
         calls = {
-            crew.group.call(worker, "train", self._task_ref, own, address, number): worker
+            membership.group.call(worker, Do(Worker.train), self._task_ref, own, address, number).number: worker
             for worker, own in seats.items()
         }
         self._recovered()
-        self._ring = _Ring(number, holdings, tracker, calls, {})
-        for worker in crew.leaving - holdings.keys():
-            crew.dismiss(worker, "others hold its rows now")
+        self._ring = RingAttempt(number, holdings, seats, rendezvous, calls)
+        for worker in membership.leaving - holdings.keys():
+            membership.dismiss(worker, "others hold its rows now")
             self._drop(worker)
         return self._ring
 
@@ -321,41 +311,59 @@ class RingMaster:
         for worker, parts in holdings.items():
             others = tuple(part for part in self._loaded[worker] if part not in parts)
             if others:
-                self._crew.group.call(worker, "forget", others)
+                self._membership.group.call(worker, Do(Worker.forget), others)
                 for part in others:
                     del self._loaded[worker][part]
                     self._stand.get(worker, set()).discard(part)
 
-    def _follow(self, ring: _Ring) -> None:
+    def _follow(self, ring: RingAttempt) -> None:
         """Follow a ring to its end, and take over what it came to."""
-        freed = False
-        with ring.tracker or nullcontext():
+        limit_at: float | None = None
+        with ring.rendezvous or nullcontext():
             while ring.calls:
                 self._step()
-                if ring.broken and not freed:
-                    freed = True
-                    self._free(ring)
-                elif not ring.broken:
+                if not ring.broken:
                     self._prepare_change(ring)
+                elif limit_at is None:
+                    limit_at = time.monotonic() + self._longest_return_s()
+                    self._free(ring)
+                elif time.monotonic() >= limit_at:
+                    self._end_stuck(ring)
         self._conclude(ring)
 
-    def _free(self, ring: _Ring) -> None:
+    def _free(self, ring: RingAttempt) -> None:
         """Free those who wait in the ring for somebody who will not answer."""
         self._disturbed()
-        if ring.tracker is not None:
-            ring.tracker.abandon()
+        if ring.rendezvous is not None:
+            ring.rendezvous.abandon()
         for worker in set(ring.calls.values()):
-            self._crew.group.tell(worker, "free", ring.number)
+            self._membership.group.tell(worker, Do(Worker.free), ring.number)
 
-    def _prepare_change(self, ring: _Ring) -> None:
+    def _longest_return_s(self) -> float:
+        """A freed worker returns when it next needs its peers: it may have to compute until then."""
+        rounds = self._keeper.latest.rounds
+        return max(RETURN_S, 2 * rounds[-1].seconds) if rounds else RETURN_S
+
+    def _end_stuck(self, ring: RingAttempt) -> None:
+        """End the workers that have not returned from a freed ring."""
+        why = f"it did not return within {self._longest_return_s():.0f} s after its ring was given up"
+        error = WorkerError(
+            f"A worker was ended: {why}.", fix="Look at its log: something in its process does not end."
+        )
+        for worker in sorted(set(ring.calls.values())):
+            self._membership.fail(worker, error, cause=why)
+            self._lost_now += 1
+            self._drop(worker)
+
+    def _prepare_change(self, ring: RingAttempt) -> None:
         """Have others load beside the training; when they are ready, pause it at a round's end."""
         if ring.pausing:
             return
-        if self._crew.changed:
+        if self._membership.changed:
             try:
                 self._target = self._deliberation.decide()
             except RunStopped:
-                self._crew.changed = True  # raised again, once the ring has paused
+                self._membership.changed = True  # raised again, once the ring has paused
                 self._target = {}
         if self._target is None or self._target == ring.holdings:
             return
@@ -363,9 +371,9 @@ class RingMaster:
         if self._is_loaded(self._target):
             ring.pausing = True
             for worker in ring.calls.values():
-                self._crew.group.tell(worker, "pause", ring.number)
+                self._membership.group.tell(worker, Do(Worker.pause), ring.number)
 
-    def _conclude(self, ring: _Ring) -> None:
+    def _conclude(self, ring: RingAttempt) -> None:
         """Get the model of the last complete round; those who have it and are whole need not be told."""
         for worker, ended in sorted(ring.ended.items(), key=lambda item: -item[1].round):
             known = self._keeper.latest
@@ -373,27 +381,30 @@ class RingMaster:
             news = ended.round > known.round or (ended.round == known.round and not known.is_complete)
             if news and (standing := self._ask_standing(worker)) is not None:
                 self._keeper.offer(standing)
-        self._crew.watch.tell_rounds(self._keeper.latest.rounds)
+        self._membership.watch.tell_rounds(self._keeper.latest.rounds)
         latest = self._keeper.latest.round
         if self._keeper.latest is not self._shared or ring.broken:
             self._share_latest()
             self._stand = {
                 worker: set(ended.whole) if ended.round == latest else set()
                 for worker, ended in ring.ended.items()
-                if worker in self._crew.ready
+                if worker in self._membership.ready
             }
         if ring.broken:
             broken_in, times = self._broken_at
             self._broken_at = (latest, times + 1 if broken_in == latest else 1)
-            self._crew.changed = True
+            self._membership.changed = True
+        for worker in self._links.judge(ring.broken_links()):
+            self._lost_now += 1
+            self._drop(worker)
 
-    def _ask_standing(self, worker: int) -> Standing | None:
-        if worker not in self._crew.ready:
+    def _ask_standing(self, worker: int) -> Checkpoint | None:
+        if worker not in self._membership.ready:
             return None
-        asked = self._crew.group.call(worker, "standing", self._task_ref)
-        while worker in self._crew.ready:
+        asked = self._membership.group.call(worker, Do(Worker.standing), self._task_ref).number
+        while worker in self._membership.ready:
             for done in self._step():
                 if done.call == asked:
-                    standing: Standing = done.value
+                    standing: Checkpoint = done.value
                     return standing
         return None

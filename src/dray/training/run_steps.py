@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from dray.config.run_file import RunConfig
 from dray.data.parquet import Dataset, open_dataset
-from dray.ingesting.cache import Check, Reading, as_parquet
+from dray.elastic.membership import Membership
+from dray.elastic.starting import Terms
+from dray.events.telemetry import Telemetry
+from dray.ingesting.cache import Check, Reading, as_parquet, copy_key, is_query, used_cluster
+from dray.ingesting.copy_files import keep_for
+from dray.runs.directory import RunDirectory
 from dray.storage import StorageOptions
-from dray.telemetry.events import Telemetry
-from dray.telemetry.run_directory import RunDirectory
 from dray.training.keeper import Keeper
 from dray.training.result import Seconds
-from dray.training.trained_on import DATA, UNKNOWN, TrainedOn, held_out, require_held_out
-from dray.workers.crew import Crew, Terms
+from dray.training.same_data import ContentDigests, marks_of
+from dray.training.trained_on import DATA, UNKNOWN, TrainedOn, held_out, read_data, require_held_out
 
 
 class RunSteps:
@@ -41,16 +45,30 @@ class RunSteps:
         self.copy_s = 0.0
         self.begun = False
         """Rounds are being trained: what comes of them is worth keeping."""
+        self._before = read_data(directory) if directory.exists(DATA) else {}
+        """What a run that is resumed has noted down of its data."""
+        self._copies: dict[str, str] = {}
+        """Copies of rows that cannot be copied again as they were."""
+        self._digests: ContentDigests | None = None
 
     def open_data(self, locations: Sequence[str], check: Check) -> Dataset:
         """Open data of any format; what is wrong with its columns is told before it is copied."""
         began = time.perf_counter()
-        parquet = as_parquet(locations, self.storage, reading(self.config), self.telemetry.emit, check)
+        how = reading(self.config, self._before.get("copies"))
+        parquet = as_parquet(locations, self.storage, how, self.telemetry.emit, check)
         if parquet != tuple(locations):
             self.copy_s += time.perf_counter() - began
+            if is_query(locations, how):
+                self._copies[copy_key(locations)] = parquet[0]
+                keep_for(parquet[0], self.directory.location, self.storage)
         dataset = open_dataset(parquet, self.storage)
         check(dataset.schema)
         return dataset
+
+    def close(self) -> None:
+        """End what is at work beside the steps."""
+        if self._digests is not None:
+            self._digests.close()
 
     def check_held_out(self, train_data: Dataset, eval_data: Dataset | None, earlier: Sequence[TrainedOn]) -> None:
         """Refuse to evaluate on rows that the model was trained on before; say so where that cannot be known."""
@@ -62,9 +80,17 @@ class RunSteps:
 
     def note_data(self, train_data: Dataset, eval_data: Dataset | None, earlier: Sequence[TrainedOn] = ()) -> None:
         """Note down what the data is, for `dray resume` to compare, and what the model was trained on before."""
-        if not self.directory.exists(DATA):
-            seen = {"earlier": [run.to_json() for run in earlier]} if earlier else {}
-            self.directory.write_json(DATA, describe_data(train_data, eval_data) | seen)
+        document = self._before
+        if not document:
+            document = describe_data(train_data, eval_data, copies=self._copies)
+            if earlier:
+                document["earlier"] = [run.to_json() for run in earlier]
+            self.directory.write_exactly(DATA, document)
+        self._digests = ContentDigests(document.get("files", {}), partial(self._note_digests, document))
+
+    def _note_digests(self, document: dict[str, Any], found: Mapping[str, str]) -> None:
+        files = {name: mark | {"content": found.get(name, mark["content"])} for name, mark in document["files"].items()}
+        self.directory.write_exactly(DATA, document | {"files": files})
 
     def seconds(self, recovery_s: float) -> Seconds:
         """Return the time by phase, at the end."""
@@ -74,15 +100,16 @@ class RunSteps:
             started - begin - self.copy_s, loaded - started, trained - loaded, recovery_s, total, self.copy_s
         )
 
-    def note_workers(self, crew: Crew) -> None:
+    def note_workers(self, membership: Membership) -> None:
         self.directory.describe(
-            cluster={"name": crew.cluster, "workers": [asdict(member) for member in crew.ready.values()]}
+            cluster={"name": membership.cluster, "workers": [asdict(member) for member in membership.ready.values()]}
         )
 
 
-def reading(config: RunConfig) -> Reading:
-    """Return how the data of a run is read."""
-    return Reading(config.format, config.read, config.cache)
+def reading(config: RunConfig, copies: Mapping[str, str] | None = None) -> Reading:
+    """Return how the data of a run is read, and the copies that a resumed run goes on with."""
+    cluster = used_cluster(config.workers, config.cluster)
+    return Reading(config.format, config.read, config.cache, copies or {}, cluster)
 
 
 def terms_of(config: RunConfig) -> Terms:
@@ -96,6 +123,14 @@ def terms_of(config: RunConfig) -> Terms:
     )
 
 
-def describe_data(train_data: Dataset, eval_data: Dataset | None) -> dict[str, Any]:
+def describe_data(
+    train_data: Dataset, eval_data: Dataset | None, *, copies: Mapping[str, str] | None = None
+) -> dict[str, Any]:
     """Return what tells a run's data from any other."""
-    return {"train": train_data.contents, "eval": () if eval_data is None else eval_data.contents}
+    both = [train_data] if eval_data is None else [train_data, eval_data]
+    return {
+        "train": train_data.contents,
+        "eval": () if eval_data is None else eval_data.contents,
+        "files": {name: mark for dataset in both for name, mark in marks_of(dataset).items()},
+        "copies": dict(copies or {}),
+    }

@@ -19,8 +19,10 @@ from dray.data.parquet import Dataset
 from dray.data.prepare import Preparation
 from dray.data.sample import sample_columns
 from dray.data.scan import Found
-from dray.data.shards import Unit, deal
+from dray.data.shards import Unit, assign
 from dray.data.split import Split
+from dray.elastic.membership import Membership
+from dray.elastic.starting import started_workers
 from dray.errors import ConfigError, DataError
 from dray.learners.labels import (
     LabelSample,
@@ -31,13 +33,17 @@ from dray.learners.labels import (
     choose_objective,
     classes_in,
 )
-from dray.learners.xgboost import Outcome, Task, conclude
-from dray.learners.xgboost_constraints import by_position
-from dray.learners.xgboost_intercept import intercept
-from dray.learners.xgboost_metrics import check_metric_labels
-from dray.learners.xgboost_outputs import going_on
-from dray.learners.xgboost_params import asked_objective, broken_promise, class_count, complete
-from dray.learners.xgboost_rehearsal import rehearse
+from dray.learners.learner import Do
+from dray.learners.xgboost.boosting import Outcome, Task, conclude
+from dray.learners.xgboost.config import XGBoostConfig
+from dray.learners.xgboost.constraints import by_position
+from dray.learners.xgboost.intercept import intercept
+from dray.learners.xgboost.metrics import check_metric_labels
+from dray.learners.xgboost.outputs import going_on
+from dray.learners.xgboost.params import asked_objective, broken_promise, class_count, complete
+from dray.learners.xgboost.rehearsal import rehearse
+from dray.learners.xgboost.unknown import MODEL
+from dray.learners.xgboost.worker import LoadReport, Worker
 from dray.training.agree import (
     Previous,
     Roles,
@@ -55,8 +61,6 @@ from dray.training.dealt import Dealt
 from dray.training.result import Identity, ThreadProof, TrainResult
 from dray.training.ringmaster import RingMaster
 from dray.training.run_steps import RunSteps, terms_of
-from dray.workers.crew import Crew, started_crew
-from dray.workers.worker import LoadReport
 
 LABELS_SEEN = 1_000_000
 LABELS_SEED = 0x6C6162656C73
@@ -64,6 +68,8 @@ LABELS_SEED = 0x6C6162656C73
 
 class Training(RunSteps):
     """One run, step by step. Made for one call of `run`."""
+
+    config: XGBoostConfig
 
     def run(self) -> TrainResult:
         config = self.config
@@ -83,15 +89,15 @@ class Training(RunSteps):
         self.note_data(train_data, eval_data, () if previous is None else previous.trained_on)
         least = config.workers.min if isinstance(config.workers, WorkerRange) else config.workers
         if isinstance(least, int) and roles.group is None:
-            deal(units_of(train_data, roles, []), max(1, least))  # too few row groups: say it now
+            assign(units_of(train_data, roles, []), max(1, least))  # too few row groups: say it now
         self._tell_data(train_data, roles)
         cells = train_data.rows * len(roles.features)
         self.telemetry.emit("phase", name="start")
         with ExitStack() as stack:
             pool = stack.enter_context(ThreadPoolExecutor(max_workers=1))
             sample = pool.submit(_sampled_cuts, train_data, roles, bins) if previous is None else None
-            crew = stack.enter_context(
-                started_crew(
+            membership = stack.enter_context(
+                started_workers(
                     config.workers,
                     config.threads,
                     config.cluster,
@@ -101,36 +107,37 @@ class Training(RunSteps):
                     terms=terms_of(config),
                     on_copy=self.keeper.offer,
                     rounds_told=len(self.keeper.latest.rounds),
+                    learner=config.model,
                 )
             )
-            self.note_workers(crew)
+            self.note_workers(membership)
             columns = sample.result() if sample is not None else []
             self.times.append(time.perf_counter())
             self.telemetry.emit("phase", name="load")
-            master, preparation = self._rows(crew, roles, train_data, eval_data, columns, bins, previous)
+            master, preparation = self._rows(membership, roles, train_data, eval_data, columns, bins, previous)
             loads = master.load()
             task, reason = self._task(preparation, loads, previous)
             self.telemetry.emit(
                 "decided",
-                workers=0 if crew.alone else len(crew.ready),
-                threads=crew.threads,
+                workers=0 if membership.alone else len(membership.ready),
+                threads=membership.threads,
                 objective=task.objective,
-                reasons=[*crew.reasons, f"objective: {task.objective} ({reason})"],
+                reasons=[*membership.reasons, f"objective: {task.objective} ({reason})"],
             )
             self.times.append(time.perf_counter())
             self.telemetry.emit("phase", name="train")
-            outcome = self._train(crew, master, task, preparation)
+            outcome = self._train(membership, master, task, preparation)
             self.times.append(time.perf_counter())
             self.telemetry.emit("phase", name="save")
-            self.directory.write_bytes("model.ubj", outcome.model)
+            self.directory.write_result(MODEL, outcome.model)
             self.directory.write_table(
                 "cuts.parquet", cuts_as_table(preparation.features, preparation.cuts, preparation.bins)
             )
-        return self._result(crew, master, preparation, loads, task, outcome)
+        return self._result(membership, master, preparation, loads, task, outcome)
 
     def _rows(
         self,
-        crew: Crew,
+        membership: Membership,
         roles: Roles,
         train_data: Dataset,
         eval_data: Dataset | None,
@@ -140,12 +147,12 @@ class Training(RunSteps):
     ) -> tuple[RingMaster, Preparation]:
         """Find out what stands in no footer, and deal the rows."""
         config = self.config
-        found = self._scan(crew, train_data, roles.categories, roles) if roles.needs_scan else []
+        found = self._scan(membership, train_data, roles.categories, roles) if roles.needs_scan else []
         units = units_of(train_data, roles, found)
-        deal(units, crew.limits.min_workers)  # too few whole groups for the workers: say it
+        assign(units, membership.limits.min_workers)  # too few whole groups for the workers: say it
         evals: list[Unit] = []
         if eval_data is not None:
-            evals = units_of(eval_data, roles, self._scan(crew, eval_data, [], roles) if roles.group else [])
+            evals = units_of(eval_data, roles, self._scan(membership, eval_data, [], roles) if roles.group else [])
         roles = with_categories(roles, found) if roles.categories else roles
         cuts, bins = make_cuts(roles, sample, bins, previous, self.keeper.latest.model)
         preparation = Preparation(
@@ -155,16 +162,16 @@ class Training(RunSteps):
             group=roles.group,
             cuts=cuts,
             bins=bins,
-            split=None if config.eval_fraction is None else Split(config.eval_fraction, config.seed),
+            split=None if config.eval_fraction is None else Split(config.eval_fraction, config.split_seed),
             label_sample=Split(min(1.0, LABELS_SEEN / train_data.rows), LABELS_SEED),
             storage=self.storage,
         )
-        dealt = Dealt.among(units, evals, crew.limits.max_workers)
-        return RingMaster(crew, self.telemetry, dealt, preparation, self.keeper), preparation
+        dealt = Dealt.among(units, evals, membership.limits.max_workers)
+        return RingMaster(membership, self.telemetry, dealt, preparation, self.keeper), preparation
 
-    def _scan(self, crew: Crew, dataset: Dataset, categories: list[str], roles: Roles) -> list[Found]:
-        shares = scan_shares(dataset, max(1, len(crew.ready)))
-        return crew.run("scan", [(share, categories, roles.group, self.storage) for share in shares])
+    def _scan(self, membership: Membership, dataset: Dataset, categories: list[str], roles: Roles) -> list[Found]:
+        shares = scan_shares(dataset, max(1, len(membership.ready)))
+        return membership.run(Do(Worker.scan), [(share, categories, roles.group, self.storage) for share in shares])
 
     def _task(
         self, preparation: Preparation, loads: Sequence[LoadReport], previous: Previous | None
@@ -239,8 +246,8 @@ class Training(RunSteps):
             )
         return True
 
-    def _train(self, crew: Crew, master: RingMaster, task: Task, preparation: Preparation) -> Outcome:
-        crew.watch.rounds = task.rounds
+    def _train(self, membership: Membership, master: RingMaster, task: Task, preparation: Preparation) -> Outcome:
+        membership.watch.rounds = task.rounds
         self.begun = True
         try:
             standing = master.train(task)
@@ -251,7 +258,7 @@ class Training(RunSteps):
 
     def _result(
         self,
-        crew: Crew,
+        membership: Membership,
         master: RingMaster,
         preparation: Preparation,
         loads: Sequence[LoadReport],
@@ -274,14 +281,14 @@ class Training(RunSteps):
         return TrainResult(
             run=self.directory.run,
             directory=self.directory.location,
-            model=self.directory.path("model.ubj"),
+            model=self.directory.path(MODEL),
             model_digest=outcome.digest,
-            learner="xgboost",
+            learner=self.config.model,
             objective=task.objective,
             rows=sum(load.rows for load in loads),
             eval_rows=sum(load.eval_rows for load in loads),
             features=len(preparation.features),
-            workers=0 if crew.alone else len(master.proofs),
+            workers=0 if membership.alone else len(master.proofs),
             rounds=outcome.rounds,
             best_round=outcome.best_round,
             seconds=self.seconds(master.recovery_s),
@@ -289,15 +296,15 @@ class Training(RunSteps):
             threads=tuple(
                 ThreadProof(
                     worker,
-                    crew.ready[worker].host if worker in crew.ready else "",
+                    membership.ready[worker].host if worker in membership.ready else "",
                     proof.decided,
                     round(proof.used, 2),
                     proof.verdict.ok,
                 )
                 for worker, proof in sorted(master.proofs.items())
             ),
-            peak_memory_bytes=crew.watch.peak_memory_bytes,
-            failures=crew.failures,
+            peak_memory_bytes=membership.watch.peak_memory_bytes,
+            failures=membership.failures,
             rows_reloaded=master.rows_reloaded,
             identity=Identity(broken is None, broken or "shared cuts, one intercept, all rows in every round"),
             warnings=tuple(self.warnings),

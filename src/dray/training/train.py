@@ -7,40 +7,43 @@ from collections.abc import Sequence
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 
-from dray.config.run_file import ModelName, RunConfig
-from dray.learners.factorization.settings import require_numba
+from dray.config.run_file import RunConfig
+from dray.events.telemetry import Sink
+from dray.learners.registry import find
+from dray.runs.directory import RunDirectory, new_run_id
 from dray.storage import StorageOptions
-from dray.telemetry.events import Sink
-from dray.telemetry.run_directory import RunDirectory, new_run_id
-from dray.training.checks import check_learner
+from dray.training.checks import check_learner, require_library
 from dray.training.conduct import conduct
 from dray.training.outcome import Result
 
-LEARNERS: dict[ModelName, str] = {"xgboost": "xgboost", "factorization": "numba"}
-"""The library whose version may change a model."""
 
+def train(
+    config: RunConfig, sinks: Sequence[Sink] = (), *, job: str | None = None, cluster: str | None = None
+) -> Result:
+    """Train as the configuration says. A mistake of the user's leaves no run directory behind.
 
-def train(config: RunConfig, sinks: Sequence[Sink] = ()) -> Result:
-    """Train as the configuration says. A mistake of the user's leaves no run directory behind."""
+    For a run that is a job: `job` is its id, and `cluster` the word by which the user named the cluster. Both are kept
+    in run.json, so that the run can be told from others and resumed where it was.
+    """
     check_learner(config)
-    if config.model == "factorization":
-        require_numba()
+    require_library(config.model)
     run = new_run_id()
     storage = StorageOptions(**config.storage.model_dump())
     directory = RunDirectory.create(
         config.out or f"runs/{run}",
         storage,
         run=run,
-        config=config.model_dump(mode="json"),
+        config=config.model_dump(mode="json") | ({"cluster": cluster} if cluster else {}),
         versions=versions(config.model),
+        **({"job": job} if job else {}),
     )
     return conduct(config, storage, directory, sinks)
 
 
-def versions(model: ModelName = "xgboost") -> dict[str, str]:
+def versions(model: str) -> dict[str, str]:
     """Return what a run of such a model is made with; what is not installed is left out."""
     packages = {}
-    for name in ("dray", LEARNERS[model], "ray", "pyarrow", "numpy"):
+    for name in ("dray", find(model).library, "ray", "pyarrow", "numpy"):
         with suppress(PackageNotFoundError):  # told in better words by what needs it
             packages[name] = version(name)
     return packages | {"python": platform.python_version(), "platform": platform.platform()}

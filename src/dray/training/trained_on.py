@@ -10,8 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dray.errors import ConfigError
-from dray.telemetry.run_directory import RunDirectory
+from dray.errors import DAMAGE, ConfigError, ModelError
+from dray.runs.directory import RunDirectory
+from dray.runs.files import RunFiles
+from dray.runs.migrations import held_out_by
 
 DATA = "data.json"
 UNKNOWN = (
@@ -40,7 +42,7 @@ class TrainedOn:
     @staticmethod
     def from_json(document: Mapping[str, Any]) -> TrainedOn:
         files = tuple((str(name), int(rows), int(size)) for name, rows, size in document["files"])
-        return TrainedOn(document["run"], files, document["held_out"])
+        return TrainedOn(document["run"], files, held_out_by(document["held_out"]))
 
 
 def held_out(config: Mapping[str, Any]) -> HeldOut | None:
@@ -51,19 +53,46 @@ def held_out(config: Mapping[str, Any]) -> HeldOut | None:
         return None
     if config.get("eval_by") == "time":
         return {"eval_fraction": config["eval_fraction"], "eval_by": "time"}
-    return {"eval_fraction": config["eval_fraction"], "seed": config["seed"]}
+    return {"eval_fraction": config["eval_fraction"], "split_seed": config["split_seed"]}
+
+
+def read_data(run: RunFiles) -> dict[str, Any]:
+    """Return what a run noted down of its data. What cannot be that is a ModelError."""
+    document = run.read_json(DATA)
+    try:
+        earlier = [seen["files"] for seen in document.get("earlier", ())]
+        for files in (document["train"], document["eval"], *earlier):
+            for name, rows, size in files:
+                if not (isinstance(name, str) and isinstance(rows, int) and isinstance(size, int)):
+                    raise TypeError(name)
+        for mark in document.get("files", {}).values():
+            if not (isinstance(mark["footer"], str) and isinstance(mark["stamp"], list)) or "content" not in mark:
+                raise TypeError(mark)
+        if not all(isinstance(copy, str) for copy in document.get("copies", {}).values()):
+            raise TypeError(document["copies"])
+    except (TypeError, KeyError, ValueError, AttributeError) as error:
+        raise ModelError(
+            f"{run.path(DATA)} is damaged: it does not tell which files the run was trained on.",
+            fix="Put the file back if there is a copy, or train again.",
+        ) from error
+    return dict(document)
 
 
 def trained_on(run: RunDirectory) -> tuple[TrainedOn, ...]:
     """Return what a finished run's model has seen: in that run, and in those that it went on from."""
     if not run.exists(DATA):
         return ()
-    document, config = run.read_json(DATA), run.document["config"]
-    own = {"run": run.run, "files": document["train"], "held_out": held_out(config)}
+    document, config = read_data(run), run.document["config"]
+    if config is None:
+        raise run.damaged("run.json", "its configuration is gone")
     earlier = document.get("earlier", ())
     if not earlier and config.get("continue_from"):  # runs of 0.1 did not keep what came before them
         earlier = [{"run": config["continue_from"], "files": [(UNKNOWN_FILES, 0, 0)], "held_out": None}]
-    return tuple(map(TrainedOn.from_json, (*earlier, own)))
+    try:
+        own = {"run": run.run, "files": document["train"], "held_out": held_out(config)}
+        return tuple(map(TrainedOn.from_json, (*earlier, own)))
+    except DAMAGE as error:
+        raise run.damaged("run.json", f"{type(error).__name__} {error}") from error
 
 
 def require_held_out(earlier: Sequence[TrainedOn], train: Contents, how: HeldOut | None, evaluation: Contents) -> bool:

@@ -27,19 +27,23 @@ _hoard: list[bytearray] = []
 
 # A moment: where the function is that begins then, and how its arguments tell the round.
 _MOMENTS: dict[str, tuple[str, str, Callable[..., int | None]]] = {
-    "start": ("dray.workers.worker", "Worker.__init__", lambda *_: None),
-    "load": ("dray.workers.worker", "Worker._on_rows", lambda *_: None),
-    "stand": ("dray.workers.worker", "Worker.stand", lambda *_: None),
-    "join": ("dray.learners.xgboost_ring", "RingDoor._meet", lambda *_: None),
-    "round": ("dray.learners.xgboost", "xgboost.Booster.update", lambda _booster, _rows, iteration: iteration + 1),
+    "start": ("dray.learners.xgboost.worker", "Worker.__init__", lambda *_: None),
+    "load": ("dray.learners.xgboost.worker", "Worker._on_rows", lambda *_: None),
+    "stand": ("dray.learners.xgboost.worker", "Worker.stand", lambda *_: None),
+    "join": ("dray.rings.mesh", "Mesh.join", lambda *_: None),
+    "round": (
+        "dray.learners.xgboost.boosting",
+        "xgboost.Booster.update",
+        lambda _booster, _rows, iteration: iteration + 1,
+    ),
     "evaluate": (
-        "dray.learners.xgboost_evaluation",
+        "dray.learners.xgboost.evaluation",
         "Evaluation._margins",
         lambda _self, booster: booster.num_boosted_rounds(),
     ),
-    "copy": ("dray.workers.worker", "Worker._take_copy", lambda _self, task, learner: learner.done(task)),
-    "hand over": ("dray.workers.worker", "Worker.latest", lambda *_: None),
-    "standing": ("dray.workers.worker", "Worker.standing", lambda *_: None),
+    "copy": ("dray.learners.xgboost.worker", "Worker._take_copy", lambda _self, task, learner: learner.done(task)),
+    "hand over": ("dray.learners.xgboost.worker", "Worker.latest", lambda *_: None),
+    "standing": ("dray.learners.xgboost.worker", "Worker.standing", lambda *_: None),
 }
 
 

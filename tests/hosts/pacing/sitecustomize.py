@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-MODULE = "dray.learners.xgboost"
+MODULE = "dray.learners.xgboost.boosting"
 
 
 def _hold(module: Any, folder: Path) -> None:

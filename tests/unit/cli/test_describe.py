@@ -40,8 +40,8 @@ def test_every_column_has_a_line_with_its_figures(data: str) -> None:
     result = run(data, "--label", "label", "--workers", "4", "--sample", "1000")
     lines = result.stdout.splitlines()
     assert "20,000 rows, 6 columns" in lines[0] and "of parquet in 1 file" in lines[0]
-    assert lines[1] == "8 row groups of 2,500 rows; feeds 4 workers evenly."
-    assert lines[2].startswith("~ by a sample of 1,000 rows")
+    assert lines[1] == "8 row groups of 2,500 rows; even for 4 workers."
+    assert lines[2].startswith("~ from a sample of 1,000 rows")
     by_name = {line.split()[0]: line for line in lines[4:] if line}
     assert by_name["id"].split()[1:3] == ["int64", "0%"]
     assert by_name["id"].endswith("0 … 19,999")
@@ -50,12 +50,18 @@ def test_every_column_has_a_line_with_its_figures(data: str) -> None:
     assert by_name["label"].split()[3] == "2"
 
 
+def test_json_has_names_and_values_as_they_are_in_the_data(tmp_path: Path) -> None:
+    urls = ["postgresql://a:one@host", "postgresql://a:two@host"]
+    columns = json.loads(run(write(tmp_path / "a.parquet", {"pwd=1": urls * 5}), "--json").stdout)["columns"]
+    assert columns[0]["name"] == "pwd=1" and all(url in json.dumps(columns[0]) for url in urls)
+
+
 def test_what_to_mind_stands_below(data: str) -> None:
-    words = run(data, "--label", "label", "--workers", "16").stdout.partition("Mind")[2]
+    words = run(data, "--label", "label", "--workers", "16").stdout.partition("Warnings")[2]
     assert "id: looks like an id" in words
-    assert 'paid: alone decides "label" (AUC 1.000)' in words
+    assert 'paid: alone predicts "label" (AUC 1.000)' in words
     assert "country: the same value in every row: 'NA'" in words
-    assert "8 row groups cannot feed 16 workers" in words and "dray data ingest" in words
+    assert "8 row groups are too few for 16 workers" in words and "dray data ingest" in words
 
 
 def test_json_is_one_document_and_says_the_basis_of_every_figure(data: str) -> None:

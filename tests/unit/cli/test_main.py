@@ -1,8 +1,11 @@
 """The frame of the command line: quick help, and every failure as words and an exit code."""
 
 import json
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -136,3 +139,51 @@ def test_a_reader_that_goes_away_is_no_drama() -> None:
     assert process.wait(20) == 1
     assert process.stderr.read() == b""
     process.stderr.close()
+
+
+@pytest.fixture
+def previous_handler() -> Iterator[None]:
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.usefixtures("previous_handler")
+@pytest.mark.parametrize(
+    "after", [None, SystemExit(1), SystemExit(0), WorkerError("No worker is left.", fix=""), OSError("cleaning up")]
+)
+def test_sigterm_gives_143_whatever_is_raised_in_its_place(
+    monkeypatch: pytest.MonkeyPatch, after: BaseException | None
+) -> None:
+    """Ray raises SystemExit(1) when a signal handler raises SystemExit(143) in `ray.wait`."""
+
+    @click.command()
+    def train() -> None:
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        finally:
+            if after is not None:
+                raise after
+
+    monkeypatch.setattr(frame, "train", train, raising=False)
+    monkeypatch.setitem(COMMANDS, "train", Entry(frame.__name__, "train", "Be terminated."))
+    assert main(["train"]) == 143
+
+
+@pytest.mark.usefixtures("previous_handler")
+def test_a_command_that_ends_well_in_spite_of_sigterm_has_ended_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    @click.command()
+    def train() -> None:
+        with suppress(SystemExit):
+            signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(frame, "train", train, raising=False)
+    monkeypatch.setitem(COMMANDS, "train", Entry(frame.__name__, "train", "Take no notice."))
+    assert main(["train"]) == 0
+
+
+def test_an_exit_code_of_a_commands_own_is_kept(failing: list[BaseException]) -> None:
+    failing.append(SystemExit(7))
+    with pytest.raises(SystemExit) as caught:
+        main(["train"])
+    assert caught.value.code == 7

@@ -85,7 +85,7 @@ def test_what_stands_for_missing_arrives_as_it_was_typed(text: str) -> None:
 
 
 def test_a_value_without_a_name_is_refused() -> None:
-    with pytest.raises(ConfigError, match="no name and value") as error:
+    with pytest.raises(ConfigError, match="is not NAME=VALUE") as error:
         pairs(["delimiter"], "--read")
     assert error.value.fix == "Write --read name=value."
 

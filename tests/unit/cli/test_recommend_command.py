@@ -15,7 +15,7 @@ from dray.cli.main import main
 from dray.cli.recommend import _tell as tell
 from dray.learners.factorization.model import FactorModel
 from dray.recommending.recommend import RecommendResult
-from dray.telemetry.run_directory import RunDirectory
+from dray.runs.directory import RunDirectory
 from recommender_run import USERS, write_run
 
 KEYS = {
@@ -209,7 +209,7 @@ class TestScores:
         ("table", "words"),
         [
             (pa.table({"user": ["u001"], "item_id": ["i01"]}), "user_id"),
-            (pa.table({"user_id": [1.5], "item_id": ["i01"]}), "is double, which is no id"),
+            (pa.table({"user_id": [1.5], "item_id": ["i01"]}), "is double, which cannot be an id"),
             (pa.table({"user_id": [1], "item_id": ["i01"]}), "user ids are text"),
             (pa.table({"user_id": ["u001", None], "item_id": ["i01", "i02"]}), "are missing"),
         ],

@@ -6,7 +6,7 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,9 +14,10 @@ import pytest
 import dray
 from dray.cli.main import main
 from dray.errors import ModelError
+from dray.events.sinks.terminal import PlainLines
+from dray.events.telemetry import Sink
+from dray.jobs.commands import training
 from dray.storage import StorageOptions
-from dray.telemetry.events import Sink
-from dray.telemetry.sinks.terminal import PlainLines
 
 
 class Result:
@@ -44,6 +45,8 @@ def resumed(monkeypatch: pytest.MonkeyPatch) -> Resumptions:
     module = ModuleType("dray.training.resume")
     module.resume = resumptions.resume  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "dray.training.resume", module)
+    stored = SimpleNamespace(document={"config": {"cluster": "local"}})
+    monkeypatch.setattr(training, "open_run", lambda *_: stored)
     return resumptions
 
 
@@ -64,7 +67,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 def test_without_flags_nothing_of_the_run_is_changed(resumed: Resumptions, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["resume", "runs/one", "--quiet"]) == 0
-    assert resumed == [("runs/one", StorageOptions(), {}, [])]
+    assert resumed == [("runs/one", StorageOptions(), {"cluster": "local"}, [])]
     assert capfd.readouterr() == ("", "")
 
 

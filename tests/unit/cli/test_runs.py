@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 from dray.cli.runs import runs
 from dray.errors import StorageError
-from dray.telemetry.run_directory import RunDirectory
+from dray.runs.directory import RunDirectory
 from s3_server import S3Server
 
 RESULT = {

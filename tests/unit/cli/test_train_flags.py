@@ -15,6 +15,7 @@ from dray.cli.main import main
 from dray.cli.train import SECTIONS, train
 from dray.config.run_file import RunConfig
 from dray.jobs import anywhere
+from dray.learners.registry import available
 
 RECOMMENDER = ("events", "--model", "factorization", "--user", "u", "--item", "i")
 
@@ -29,7 +30,7 @@ class Asked(Exception):  # noqa: N818
 
 @pytest.fixture(autouse=True)
 def nothing_is_trained(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def ask(config: RunConfig, sinks: Any) -> None:
+    def ask(config: RunConfig, sinks: Any, job: str | None) -> None:
         raise Asked(config)
 
     monkeypatch.chdir(tmp_path)
@@ -70,7 +71,8 @@ def test_weights_are_put_over_those_of_the_run_file() -> None:
 
 
 def test_every_option_stands_in_one_section_of_the_help() -> None:
-    flags = {param.opts[0].lstrip("-") for param in train.params if isinstance(param, click.Option)}
+    options = [param for param in train.params if isinstance(param, click.Option) and not param.hidden]
+    flags = {param.opts[0].lstrip("-") for param in options}
     listed = [name for names in SECTIONS.values() for name in names]
     assert len(listed) == len(set(listed))
     assert flags - set(listed) == {"json", "quiet"}
@@ -81,7 +83,7 @@ def test_the_help_shows_both_models(capsys: pytest.CaptureFixture[str]) -> None:
     told = capsys.readouterr().out
     headings = [line for line in told.splitlines() if line.endswith(":") and not line.startswith(" ")]
     assert headings == [f"{title}:" for title in (*SECTIONS, "Other options")]
-    places = [told.index(text) for text in ("\n  --label", "\nRecommenders", "\n  --user", "\nEvaluation")]
+    places = [told.index(text) for text in ("\n  --label", "\n--model factorization", "\n  --user", "\nEvaluation")]
     assert places == sorted(places)
     assert "dray train events/ --model factorization --user user_id --item item_id --event type" in told
 
@@ -90,3 +92,16 @@ def test_the_help_loads_no_learner() -> None:
     code = "import sys; from dray.cli.main import main; main(['train', '--help']); print(*sorted(sys.modules))"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {"numba", "xgboost", "ray", "pyarrow", "numpy", "pydantic"} & set(loaded)
+
+
+def test_the_seed_of_the_split_has_a_flag() -> None:
+    assert asked("data", "--label", "y", "--seed", "3").split_seed == 3
+    assert asked("data", "--label", "y", "--seed", "3", "--split-seed", "4").split_seed == 4
+
+
+def test_every_key_of_a_learner_has_a_flag() -> None:
+    for learner in available():
+        own = learner.Config.model_fields.keys() - RunConfig.model_fields.keys()
+        assert {flag.key for flag in learner.flags} == own
+        for flag in learner.flags:
+            assert learner.Config.flag(flag.key) == f"--{flag.name or flag.key.replace('_', '-')}"

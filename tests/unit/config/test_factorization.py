@@ -6,13 +6,14 @@ from typing import Any
 
 import pytest
 
-from dray.config.run_file import RunConfig, make_config
 from dray.errors import ConfigError
+from dray.learners.configs import make_config
 
 LEAST = {"data": "events/", "model": "factorization", "user": "u", "item": "i"}
 TREES = {"data": "data/", "label": "y"}
 EVENTS = LEAST | {"event": "type"}
 RATINGS = LEAST | {"rating": "stars"}
+REST = {"add_to_cart": 3, "purchase": 5, "payment_failed": -2}
 
 
 def refused(values: dict[str, Any]) -> ConfigError:
@@ -78,8 +79,8 @@ def test_a_label_is_missing_for_trees_only() -> None:
 )
 def test_what_belongs_to_trees_is_refused_with_a_recommender(key: str, value: Any) -> None:
     error = refused(LEAST | {key: value})
-    assert error.what == f"{key} (--{key}) is for model xgboost and means nothing to a recommender."
-    assert error.fix == f"Leave {key} out."
+    assert error.what == f"{key} (--{key}) is a key of model xgboost; the model here is factorization."
+    assert error.fix == f"Add model xgboost (--model xgboost), or leave {key} out."
 
 
 @pytest.mark.parametrize(
@@ -92,12 +93,24 @@ def test_what_belongs_to_trees_is_refused_with_a_recommender(key: str, value: An
 def test_what_belongs_to_recommenders_is_refused_with_trees(key: str, value: Any) -> None:
     error = refused(TREES | {"eval_fraction": 0.2 if key == "eval_by" else None, key: value})
     flag = {"event_weights": "--event-weight"}.get(key, "--" + key.replace("_", "-"))
-    assert error.what == f"{key} ({flag}) is for recommenders."
+    assert error.what == f"{key} ({flag}) is a key of model factorization; the model here is xgboost."
     assert error.fix == f"Add model factorization (--model factorization), or leave {key} out."
 
 
 def test_the_forgotten_model_is_told_before_the_missing_label() -> None:
-    assert "recommenders" in refused({"data": "x", "user": "u", "item": "i"}).what
+    assert "model factorization" in refused({"data": "x", "user": "u", "item": "i"}).what
+
+
+def test_a_key_of_the_other_model_that_says_nothing_is_left_out() -> None:
+    silent = {"user": None, "eval_at": [10], "eval_by": "random", "event_weights": {"view": 1, **REST}}
+    assert make_config(TREES | silent) == make_config(TREES)
+    assert make_config(LEAST | {"label": None, "ignore": []}) == make_config(LEAST)
+
+
+def test_a_key_that_is_misspelt_may_be_meant_as_one_of_another_model() -> None:
+    error = refused(TREES | {"half_life": 3})
+    assert error.what == 'Unknown key "half_life" in run.yaml. Did you mean "half_life_days"?'
+    assert "half_life_days" not in error.fix
 
 
 @pytest.mark.parametrize(
@@ -145,7 +158,8 @@ def test_the_fix_has_the_flag_too() -> None:
 @pytest.mark.parametrize(
     ("key", "value", "told"),
     [
-        ("model", "svd", "'xgboost' or 'factorization'"),
+        ("model", "svd", "there is no such model"),
+        ("model", None, "there is no such model"),
         ("half_life_days", 0, "greater than 0"),
         ("half_life_days", float("inf"), "finite"),
         ("eval_by", "user", "'random' or 'time'"),
@@ -175,4 +189,4 @@ def test_what_trees_and_recommenders_share_stays_as_it_is() -> None:
 
 def test_a_configuration_survives_json() -> None:
     config = make_config(EVENTS | {"event_weights": {"view": 0.25}, "time": "t", "half_life_days": 1.5, "eval_last": 2})
-    assert RunConfig.model_validate_json(config.model_dump_json()) == config
+    assert type(config).model_validate_json(config.model_dump_json()) == config

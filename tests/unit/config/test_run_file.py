@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import inspect
 import json
 from pathlib import Path
 from typing import Any
@@ -8,9 +9,12 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
-from dray.config.run_file import RunConfig, StorageConfig, WorkerRange, make_config, read_run_file
+from dray.config.run_file import RunConfig, StorageConfig, WorkerRange, read_run_file
 from dray.errors import ConfigError
-from dray.telemetry.events import dumps
+from dray.events.telemetry import dumps
+from dray.learners.configs import make_config
+from dray.learners.factorization.config import FactorizationConfig
+from dray.learners.xgboost.config import XGBoostConfig
 
 LEAST = {"data": "data/", "label": "y"}
 LEAST_EVENTS = {"data": "events/", "model": "factorization", "user": "u", "item": "i"}
@@ -73,6 +77,7 @@ def test_a_missing_key_says_how_to_give_it(key: str, told: str) -> None:
         ("rounds", "many"),
         ("seed", -1),
         ("seed", 2**31),
+        ("split_seed", -1),
         ("eval_fraction", 0),
         ("eval_fraction", 1),
         ("eval_fraction", 1.5),
@@ -160,16 +165,16 @@ def test_a_configuration_does_not_change() -> None:
 
 
 def test_every_key_has_a_docstring() -> None:
-    source = Path(str(__import__("dray.config.run_file").config.run_file.__file__)).read_text(encoding="utf-8")
-    for model in (RunConfig, StorageConfig, WorkerRange):
-        for key in model.model_fields:
+    for model in (RunConfig, StorageConfig, WorkerRange, XGBoostConfig, FactorizationConfig):
+        source = inspect.getsource(model)
+        for key in model.__annotations__.keys() & model.model_fields.keys():
             after = source.partition(f"\n    {key}: ")[2].splitlines()
             assert after[1].startswith('    """'), key
 
 
 def test_a_configuration_survives_json() -> None:
     config = make_config(LEAST | {"params": {"eta": 0.1}, "storage": {"region": "eu"}, "workers": 2})
-    assert RunConfig.model_validate_json(config.model_dump_json()) == config
+    assert XGBoostConfig.model_validate_json(config.model_dump_json()) == config
 
 
 TREES: dict[str, Any] = {"label": "y", "objective": "ranking", "group": "g", "weight": "w", "ignore": ("id", "day")}
@@ -187,6 +192,7 @@ EVERY_KEY: dict[str, Any] = {
     "data": ("a", "b"),
     "rounds": 7,
     "seed": 3,
+    "split_seed": 4,
     "params": {"eta": np.float32(0.5), "eval_metric": ("auc", "error"), "monotone_constraints": {"x": np.int64(1)}},
     "eval": ("held-out",),
     "format": "csv",
@@ -217,7 +223,7 @@ def without(values: dict[str, Any], *keys: str) -> dict[str, Any]:
 
 
 def unset(config: RunConfig) -> set[str]:
-    fields = RunConfig.model_fields.items()
+    fields = type(config).model_fields.items()
     return {name for name, field in fields if getattr(config, name) == field.get_default()}
 
 
@@ -227,9 +233,9 @@ EITHER_EVAL = {"eval_fraction", "eval_by", "eval_last"}
 
 def test_what_run_json_holds_gives_the_same_configuration_back() -> None:
     trees = make_config(EVERY_KEY | TREES)
-    assert unset(trees) == {*EVENTS, "rating", *EITHER_EVAL} - {"event_weights"}
+    assert unset(trees) == {"model", "eval_fraction"}
     events = make_config(EVERY_KEY | EVENTS)
-    assert unset(events) == {*TREES, "rating", *EITHER_EVAL}
+    assert unset(events) == {"model", "rating", *EITHER_EVAL}
     elsewise = [
         make_config(without(EVERY_KEY, "eval") | TREES | {"eval_fraction": 0.1}),
         make_config(without(EVERY_KEY, "eval") | EVENTS | {"eval_fraction": 0.1, "eval_by": "time"}),
@@ -286,3 +292,15 @@ def test_a_run_file_that_is_not_there_is_named(tmp_path: Path) -> None:
         read_run_file(str(tmp_path / "none.yaml"))
     with pytest.raises(ConfigError, match="Is a directory"):
         read_run_file(str(tmp_path))
+
+
+def test_a_configuration_has_the_keys_of_its_own_model_only() -> None:
+    assert not make_config(LEAST).model_dump().keys() & {"user", "eval_by", "event_weights"}
+    assert not make_config(LEAST_EVENTS).model_dump().keys() & {"label", "objective", "ignore"}
+
+
+@pytest.mark.parametrize("least", [LEAST, LEAST_EVENTS])
+def test_the_split_has_the_learners_seed_unless_it_is_given(least: dict[str, Any]) -> None:
+    assert make_config(least).split_seed == 0
+    assert make_config(least | {"seed": 7}).split_seed == 7
+    assert make_config(least | {"seed": 7, "split_seed": 2}).split_seed == 2

@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from dray.data.describe import describe
-from dray.data.describing import footers, places, sampling
+from dray.data.describing import footers, probes, sampling
 from dray.data.describing.figures import ColumnProfile, Description, Figure
-from dray.data.describing.layout import dealing, parquet_layout
-from dray.data.describing.places import spread
+from dray.data.describing.layout import assignment, parquet_layout
+from dray.data.describing.probes import spread
 from dray.data.open_source import open_source
 from dray.errors import ConfigError, DataError, DrayError, StorageError
 from s3_server import S3Server
@@ -27,7 +27,7 @@ from small_data import write
 def only_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if small text files were too large to be read as a whole."""
     monkeypatch.setattr(sampling, "READ_ALL_BYTES", 0)
-    monkeypatch.setattr(places, "LEAST_WINDOW_BYTES", 1024)
+    monkeypatch.setattr(probes, "LEAST_WINDOW_BYTES", 1024)
 
 
 def column(found: Description, name: str) -> ColumnProfile:
@@ -323,7 +323,7 @@ class TestBadInput:
 
     def test_an_unknown_format_is_an_error(self, tmp_path: Path) -> None:
         (tmp_path / "a.xyz").write_text("hello")
-        with pytest.raises(DrayError, match="does not tell its format"):
+        with pytest.raises(DrayError, match="is not known from its name"):
             describe(str(tmp_path))
 
 
@@ -337,15 +337,15 @@ class TestLayout:
         layout = parquet_layout([1000] * 3, files=1, largest_group_bytes=10**6, workers=4)
         assert not layout.dealings[0].even and layout.dealings[0].smallest == 0
         assert layout.advice is not None
-        assert "3 row groups cannot feed 4 workers" in layout.advice and "dray data ingest" in layout.advice
+        assert "3 row groups are too few for 4 workers" in layout.advice and "dray data ingest" in layout.advice
 
     def test_uneven_row_groups_are_told(self) -> None:
         layout = parquet_layout([1000, 1000, 1000, 100], files=1, largest_group_bytes=10**6, workers=2)
-        assert layout.advice is not None and "do not feed 2 workers evenly" in layout.advice
+        assert layout.advice is not None and "cannot be assigned evenly to 2 workers" in layout.advice
 
     def test_five_percent_more_is_still_even(self) -> None:
-        assert dealing([105, 100], 2).even
-        assert not dealing([106, 100], 2).even
+        assert assignment([105, 100], 2).even
+        assert not assignment([106, 100], 2).even
 
     def test_huge_row_groups_are_told(self) -> None:
         layout = parquet_layout([1000] * 64, files=1, largest_group_bytes=5 * 10**9, workers=None)

@@ -100,7 +100,7 @@ def test_nan_counts_as_missing_and_is_told_apart() -> None:
         ([Decimal("1.50"), Decimal("2.25")], None, "number", 1.5, 2.25),
         ([False, True], None, "boolean", False, True),
         ([2**63 + 1, 2**64 - 1], pa.uint64(), "number", 2**63 + 1, 2**64 - 1),
-        ([1.0, 2.0], pa.float16(), "number", 1.0, 2.0),
+        ([np.float16(1), np.float16(2)], pa.float16(), "number", 1.0, 2.0),
         (["a", "héllo"], None, "text", 1, 5),
     ],
 )

@@ -142,7 +142,7 @@ def test_files_with_and_without_the_directory_do_not_go_together(tmp_path: Path)
 
 
 def test_a_key_that_is_there_twice_is_refused() -> None:
-    with pytest.raises(DataError, match='say what "g" is'):
+    with pytest.raises(DataError, match='give a value for "g"'):
         partitions_of(["/d"], ["/d/g=1/g=2/p"])
 
 

@@ -51,7 +51,7 @@ def test_a_value_gets_the_type_of_its_option(name: str, given: Any, found: Any) 
         ("csv", "nulls", ["NA", None], "None is not text; write it in quotes"),
         ("csv", "nulls", -99.90, "-99.9 is not text; write it in quotes"),
         ("csv", "nulls", {"x": "NA"}, "which is not a list of texts"),
-        ("csv", "names", ["x", "x"], "'x' is there twice"),
+        ("csv", "names", ["x", "x"], "'x' occurs twice"),
         ("csv", "names", "x,,y", "one is empty"),
         ("csv", "names", "[x, y", "a bracket or a quote is not closed"),
         ("csv", "header", None, "The option header is None, which is not true or false"),
@@ -97,7 +97,7 @@ def test_an_option_of_another_format_names_those_there_are(tmp_path: Path) -> No
     (tmp_path / "a.jsonl").write_text('{"x": 1}\n')
     with pytest.raises(ConfigError, match='The format json has no option "nulls"') as raised:
         open_source(str(tmp_path), nulls="NA")
-    assert raised.value.fix == "It has types, extra_fields."
+    assert raised.value.fix == "Its options are types, extra_fields."
 
 
 def test_a_text_for_missing_is_one_text(tmp_path: Path) -> None:

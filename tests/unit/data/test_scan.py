@@ -103,7 +103,7 @@ def test_a_group_may_be_named_by_any_scalar(tmp_path: Path, values: Any) -> None
 @pytest.mark.parametrize("row_group", [1, 2, 10])
 def test_a_group_that_comes_back_after_others_is_refused(tmp_path: Path, rows: list[int], row_group: int) -> None:
     dataset = opened(write(tmp_path / "a.parquet", {"query": rows}, row_group))
-    with pytest.raises(DataError, match='a value of "query" comes back') as raised:
+    with pytest.raises(DataError, match='a value of "query" appears again') as raised:
         edges(dataset)
     assert 'Sort the data by "query"' in raised.value.fix
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dray.data.shards import GroupEdges, Shard, Slice, Unit, deal, deal_evenly, keep_groups_whole, rows_of
+from dray.data.shards import GroupEdges, Slice, Unit, Units, assign, assign_evenly, keep_groups_whole, rows_of
 from dray.errors import DataError
 
 
@@ -24,7 +24,7 @@ def alone(slices: list[Slice]) -> list[Unit]:
     return [(piece,) for piece in slices]
 
 
-def positions(shards: list[Shard]) -> Counter[int]:
+def positions(shards: list[Units]) -> Counter[int]:
     """How often every row of the data set occurs in the shards."""
     return Counter(
         row
@@ -37,59 +37,59 @@ def positions(shards: list[Shard]) -> Counter[int]:
 
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=25), st.integers(1, 6))
 def test_every_row_is_dealt_exactly_once(sizes: list[int], workers: int) -> None:
-    shards = deal(alone(row_groups(sizes)), workers, may_be_empty=True)
+    shards = assign(alone(row_groups(sizes)), workers, may_be_empty=True)
     assert len(shards) == workers
     assert positions(shards) == Counter(range(sum(sizes)))
 
 
 @given(st.lists(st.integers(1, 1000), min_size=6, max_size=40), st.integers(1, 6))
 def test_no_worker_is_left_without_rows(sizes: list[int], workers: int) -> None:
-    assert all(rows_of(shard) for shard in deal(alone(row_groups(sizes)), workers))
+    assert all(rows_of(shard) for shard in assign(alone(row_groups(sizes)), workers))
 
 
 @given(st.integers(1, 8), st.integers(1, 10), st.integers(1, 100_000))
 def test_equal_row_groups_that_share_out_evenly_are_shared_evenly(workers: int, each: int, rows: int) -> None:
-    shards = deal(alone(row_groups([rows] * workers * each)), workers)
+    shards = assign(alone(row_groups([rows] * workers * each)), workers)
     assert {rows_of(shard) for shard in shards} == {rows * each}
 
 
 @given(st.lists(st.integers(900, 1100), min_size=120, max_size=200), st.integers(1, 4))
 def test_many_row_groups_of_like_size_balance_within_five_percent(sizes: list[int], workers: int) -> None:
-    loads = [rows_of(shard) for shard in deal(alone(row_groups(sizes)), workers)]
+    loads = [rows_of(shard) for shard in assign(alone(row_groups(sizes)), workers)]
     assert max(loads) <= 1.05 * min(loads)
 
 
 def test_large_and_small_row_groups_balance_within_five_percent() -> None:
-    loads = [rows_of(shard) for shard in deal(alone(row_groups([1000, 1, 500, 499, 250, 250, 3, 497])), 3)]
+    loads = [rows_of(shard) for shard in assign(alone(row_groups([1000, 1, 500, 499, 250, 250, 3, 497])), 3)]
     assert max(loads) <= 1.05 * min(loads)
 
 
 @given(st.lists(st.integers(1, 50), min_size=5, max_size=30))
 def test_a_shard_keeps_the_order_of_the_data_set(sizes: list[int]) -> None:
-    for shard in deal(alone(row_groups(sizes)), 3):
+    for shard in assign(alone(row_groups(sizes)), 3):
         starts = [unit[0].position for unit in shard]
         assert starts == sorted(starts)
 
 
 def test_the_same_input_is_dealt_the_same_way() -> None:
     units = alone(row_groups([5, 5, 5, 4, 4, 9, 1]))
-    assert deal(units, 3) == deal(list(units), 3)
+    assert assign(units, 3) == assign(list(units), 3)
 
 
 def test_too_few_row_groups_name_both_numbers_and_the_way_out() -> None:
     with pytest.raises(DataError) as raised:
-        deal(alone(row_groups([10, 10])), 3)
-    assert raised.value.what == "2 row groups cannot feed 3 workers."
+        assign(alone(row_groups([10, 10])), 3)
+    assert raised.value.what == "2 row groups are too few for 3 workers."
     assert "--workers 2" in raised.value.fix
 
 
 def test_one_row_group_is_told_in_the_singular() -> None:
-    with pytest.raises(DataError, match="1 row group cannot feed 2 workers"):
-        deal(alone(row_groups([10])), 2)
+    with pytest.raises(DataError, match="1 row group is too few for 2 workers"):
+        assign(alone(row_groups([10])), 2)
 
 
 def test_evaluation_data_may_leave_workers_without_rows() -> None:
-    shards = deal(alone(row_groups([7])), 3, may_be_empty=True)
+    shards = assign(alone(row_groups([7])), 3, may_be_empty=True)
     assert sorted(map(rows_of, shards)) == [0, 0, 7]
 
 
@@ -150,13 +150,13 @@ def test_one_group_over_all_row_groups_is_one_unit() -> None:
 
 
 def test_units_may_be_fewer_than_those_they_are_dealt_to() -> None:
-    assert deal_evenly([5, 9], 3) == [(1,), (0,), ()]
-    assert deal_evenly([], 2) == [(), ()]
+    assert assign_evenly([5, 9], 3) == [(1,), (0,), ()]
+    assert assign_evenly([], 2) == [(), ()]
 
 
 @given(st.lists(st.integers(1, 1000), max_size=40), st.integers(1, 8))
 def test_every_unit_is_dealt_once_in_order_and_no_two_differ_by_more_than_a_unit(rows: list[int], workers: int) -> None:
-    dealt = deal_evenly(rows, workers)
+    dealt = assign_evenly(rows, workers)
     assert sorted(index for indices in dealt for index in indices) == list(range(len(rows)))
     assert all(list(indices) == sorted(indices) for indices in dealt)
     held = [sum(rows[index] for index in indices) for indices in dealt]

@@ -15,7 +15,7 @@ from dray.data import stream as streaming
 from dray.data.features import Column
 from dray.data.parquet import Dataset
 from dray.data.prepare import Preparation
-from dray.data.shards import Shard, deal
+from dray.data.shards import Units, assign
 from dray.data.split import Split
 from dray.data.stream import Batch, Stream, ahead, give_memory_back
 from dray.errors import DataError
@@ -42,8 +42,8 @@ def ranked(dataset: Dataset, split: Split | None = None) -> Preparation:
     return prepare(dataset, label="row", group="query", ignore=["label", "value", "weight"], split=split)
 
 
-def whole(dataset: Dataset, group: str | None = None) -> Shard:
-    return deal(units(dataset, group), 1)[0]
+def whole(dataset: Dataset, group: str | None = None) -> Units:
+    return assign(units(dataset, group), 1)[0]
 
 
 def joined(batches: list[Batch]) -> Batch:
@@ -59,7 +59,7 @@ def joined(batches: list[Batch]) -> Batch:
     )
 
 
-def first_pass(shard: Shard, preparation: Preparation, part: Any = "all") -> Batch:
+def first_pass(shard: Units, preparation: Preparation, part: Any = "all") -> Batch:
     return joined(list(Stream(shard, preparation, part).batches()))
 
 
@@ -99,7 +99,7 @@ def test_train_and_eval_rows_are_disjoint_complete_and_independent_of_the_worker
 ) -> None:
     preparation = prepared(dataset, split=Split(0.25, 3))
     picked = np.flatnonzero(Split(0.25, 3).picks(np.arange(ROWS)))
-    shards = deal(units(dataset), workers)
+    shards = assign(units(dataset), workers)
     train = np.concatenate([first_pass(shard, preparation, "train").label for shard in shards])
     evaluation = np.concatenate([first_pass(shard, preparation, "eval").label for shard in shards])
     assert sorted(evaluation) == picked.tolist()
@@ -169,7 +169,7 @@ def test_a_ranking_group_is_whole_in_one_part(
     held: dict[str, set[int]] = {}
     rows_seen: list[int] = []
     for part in ("train", "eval"):
-        for shard in deal(units(dataset, "query"), workers):
+        for shard in assign(units(dataset, "query"), workers):
             batch = first_pass(shard, preparation, part)
             groups = ids[batch.label.astype(int)]
             assert batch.group_starts is not None
@@ -192,9 +192,9 @@ def test_every_row_read_is_told(dataset: Dataset) -> None:
 def test_a_row_without_a_group_is_refused(tmp_path: Path) -> None:
     dataset = opened(write(tmp_path / "a.parquet", {"row": [1, 2], "query": [1, 2], "x": [0.5, 1.5]}))
     preparation = prepare(dataset, label="row", group="query")
-    write(tmp_path / "a.parquet", {"row": [1, 2], "query": pa.array([1, None]), "x": [0.5, 1.5]})
+    other = opened(write(tmp_path / "b.parquet", {"row": [1, 2], "query": pa.array([1, None]), "x": [0.5, 1.5]}))
     with pytest.raises(DataError, match="no value in the group column"):
-        list(Stream(whole(dataset), preparation, "all").batches())
+        list(Stream(whole(other), preparation, "all").batches())
 
 
 @pytest.mark.parametrize("remote", [False, True])

@@ -16,7 +16,7 @@ import xgboost as xgb
 
 from dray.data import synthetic, synthetic_files
 from dray.data.synthetic import PRESETS, default_files, make, plan_files
-from dray.data.synthetic_rows import minority_rows, recipe, rows
+from dray.data.synthetic_rows import minority_rows, rows, table_spec
 from dray.errors import ConfigError, StorageError, WorkerError
 
 
@@ -55,7 +55,7 @@ def test_another_seed_gives_other_rows(tmp_path: Path) -> None:
 
 
 def test_no_two_row_groups_are_alike() -> None:
-    made = recipe(3, seed=0, categorical=0, missing=0, minority=0.5)
+    made = table_spec(3, seed=0, categorical=0, missing=0, minority=0.5)
     firsts = {rows(made, file, group, 0, 10)["num_1"][0].as_py() for file in range(3) for group in range(3)}
     assert len(firsts) == 9
 
@@ -78,12 +78,12 @@ def test_the_share_of_missing_values_holds(tmp_path: Path, share: float) -> None
 
 @pytest.mark.parametrize(("share", "expected"), [(0.0, 0), (0.2, 4), (1.0, 20)])
 def test_the_share_of_categorical_columns_holds(share: float, expected: int) -> None:
-    made = recipe(20, seed=0, categorical=share, missing=0, minority=0.1)
+    made = table_spec(20, seed=0, categorical=share, missing=0, minority=0.1)
     assert sum(bool(column.levels) for column in made.columns) == expected
 
 
 def test_a_category_has_several_levels_of_unequal_frequency() -> None:
-    made = recipe(5, seed=3, categorical=1.0, missing=0, minority=0.1)
+    made = table_spec(5, seed=3, categorical=1.0, missing=0, minority=0.1)
     table = rows(made, 0, 0, 0, 20_000)
     for column in made.columns:
         counts = sorted(pc.value_counts(table[column.name]).field("counts").to_pylist())
@@ -92,7 +92,7 @@ def test_a_category_has_several_levels_of_unequal_frequency() -> None:
 
 
 def test_numbers_are_finite_and_some_are_correlated() -> None:
-    made = recipe(28, seed=0, categorical=0, missing=0, minority=0.1)
+    made = table_spec(28, seed=0, categorical=0, missing=0, minority=0.1)
     table = rows(made, 0, 0, 0, 20_000)
     values = np.stack([table[column.name].to_numpy() for column in made.columns])
     assert np.isfinite(values).all()
@@ -105,7 +105,7 @@ def test_numbers_are_finite_and_some_are_correlated() -> None:
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("share", [0.05, 0.5])
 def test_a_model_learns_the_label_well_but_not_perfectly(seed: int, share: float) -> None:
-    made = recipe(20, seed=seed, categorical=0.2, missing=0.05, minority=share)
+    made = table_spec(20, seed=seed, categorical=0.2, missing=0.05, minority=share)
     matrices = [matrix(made, file, count) for file, count in ((0, 15_000), (1, 15_000))]
     params = {"objective": "binary:logistic", "eval_metric": "auc", "max_depth": 3, "eta": 0.2, "nthread": 1}
     scores: dict[str, dict[str, list[float]]] = {}
@@ -113,7 +113,7 @@ def test_a_model_learns_the_label_well_but_not_perfectly(seed: int, share: float
     assert 0.79 < scores["test"]["auc"][-1] < 0.86
 
 
-def matrix(made: synthetic_files.Recipe, file: int, count: int) -> xgb.DMatrix:
+def matrix(made: synthetic_files.TableSpec, file: int, count: int) -> xgb.DMatrix:
     table = rows(made, file, 0, 0, count)
     columns = [
         pc.index_in(table[c.name], pa.array(sorted(c.levels))).cast(pa.float32()) if c.levels else table[c.name]

@@ -10,11 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from dray.batch.options import Options
 from dray.data.open_source import open_source
 from dray.ingesting.ingest import ingest
 from dray.ingesting.recipe import Recipe
 from dray.ingesting.written import IngestResult
-from dray.mapping.options import Options
 
 HERE = Options(where="here")
 

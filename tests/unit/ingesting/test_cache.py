@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import sqlite3
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,21 +18,23 @@ import pytest
 
 from dray.data.open_source import open_source
 from dray.errors import ConfigError, DataError
+from dray.events import kinds
+from dray.events.sinks.terminal import PlainLines
+from dray.ingesting import copy_files
 from dray.ingesting.cache import Reading, as_parquet
 from dray.ingesting.ingest import ingest
 from dray.ingesting.resuming import stamps
 from dray.storage import DEFAULT
-from dray.telemetry.events import Event as TelemetryEvent
-from dray.telemetry.sinks.terminal import PlainLines
+from made_events import made_event
 from s3_server import CACHE_S, S3Server
 
 Event = dict[str, Any]
 
 
 class Told(list[Event]):
-    def emit(self, kind: str, **data: Any) -> None:
-        if kind == "copied":
-            self.append(data)
+    def emit(self, event: kinds.Event) -> None:
+        if isinstance(event, kinds.SourceConverted):
+            self.append(event.data)
 
 
 def copied(data: Any, cache: Path) -> tuple[list[int], Event]:
@@ -118,8 +121,8 @@ def test_a_person_reads_which_copy_is_used(made_at: str | None, words: str) -> N
     stream = io.StringIO()
     lines = PlainLines(stream)
     told = {"source": "a.csv", "format": "csv", "copy": "/c/1", "made": False, "made_at": made_at, "rows": 7}
-    lines.event(TelemetryEvent(0.0, "copied", told))
-    lines.event(TelemetryEvent(0.0, "data", {"rows": 7, "features": 2}))
+    lines.event(made_event(0.0, "copied", told))
+    lines.event(made_event(0.0, "data", {"rows": 7, "features": 2}))
     first, second = stream.getvalue().splitlines()
     assert first.endswith(f"a.csv is csv: it has not changed since {words}")
     assert second.endswith("a Parquet copy of csv" + (" made 2026-01-31 12:05 UTC" if made_at else ""))
@@ -130,12 +133,12 @@ def test_an_unfinished_ingest_of_an_earlier_version_is_not_gone_on_with(tmp_path
     plan = {"version": 1, "recipe": {}, "source": {"files": [[str(tmp_path / "data.csv"), 1, 2]]}, "tasks": []}
     (tmp_path / "out" / "_ingest").mkdir(parents=True)
     (tmp_path / "out" / "_ingest" / "plan.json").write_text(json.dumps(plan))
-    with pytest.raises(ConfigError, match="was begun by another version of dray"):
+    with pytest.raises(ConfigError, match="was started by another version of dray"):
         ingest(open_source(str(tmp_path / "data.csv")), str(tmp_path / "out"))
 
 
 def test_stamps_tell_a_file_that_is_gone(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="does not exist any more"):
+    with pytest.raises(DataError, match="no longer exists"):
         stamps([str(tmp_path / "gone.csv")], DEFAULT)
 
 
@@ -146,3 +149,57 @@ def test_types_of_arrow_are_part_of_what_a_copy_was_made_from(tmp_path: Path) ->
     first, second = (as_parquet(str(tmp_path / "a.csv"), DEFAULT, way, told.emit)[0] for way in ways)
     assert pq.read_schema(f"{first}/part-00000.parquet").field("x").type == pa.int8()
     assert pq.read_table(second)["x"].to_pylist() == ["1", "2"]
+
+
+def aged(path: Path) -> None:
+    long_ago = time.time() - (copy_files.KEPT_DAYS + 1) * 86400
+    os.utime(path, (long_ago, long_ago))
+
+
+def test_an_output_beside_the_copies_stays_however_old_it_is(tmp_path: Path) -> None:
+    write_csv(tmp_path / "data.csv", [1, 2, 3])
+    ingest(open_source(str(tmp_path / "data.csv")), str(tmp_path / "out"))
+    mode = (tmp_path / "out").stat().st_mode
+    aged(tmp_path / "out" / "_ingest.json")
+    copied(str(tmp_path / "data.csv"), tmp_path)
+    assert pq.read_table(tmp_path / "out")["x"].to_pylist() == [1, 2, 3]
+    assert (tmp_path / "out").stat().st_mode == mode
+
+
+def test_a_copy_that_was_never_finished_goes_when_it_is_old(tmp_path: Path) -> None:
+    alive = tmp_path / "cache" / "0123456789abcdef0123" / "_ingest" / "alive"
+    alive.parent.mkdir(parents=True)
+    alive.touch()
+    copy_files.remove_old(str(tmp_path / "cache"), DEFAULT)
+    assert alive.exists()
+    aged(alive)
+    copy_files.remove_old(str(tmp_path / "cache"), DEFAULT)
+    assert not alive.parent.parent.exists()
+
+
+@pytest.mark.parametrize("run", ['"\\u0000"', '"\\ud800"', "null", "[]"])
+def test_a_copy_whose_run_cannot_be_read_stays_and_hinders_no_other(run: str, tmp_path: Path) -> None:
+    write_csv(tmp_path / "data.csv", [1, 2, 3])
+    cache = tmp_path / "cache"
+    copied(str(tmp_path / "data.csv"), cache)
+    (copy,) = cache.iterdir()
+    (copy / "_kept_for.json").write_text(f'{{"run": {run}}}')
+    aged(copy / "_ingest.json")
+    write_csv(tmp_path / "other.csv", [4, 5, 6])
+    assert copied(str(tmp_path / "other.csv"), cache)[0] == [4, 5, 6]
+    assert copy.exists()
+
+
+def test_rows_of_a_query_that_fails_do_not_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def connect() -> sqlite3.Connection:
+        connection = sqlite3.connect(":memory:")
+        connection.execute("CREATE TABLE t AS SELECT 1 AS x")
+        return connection
+
+    def fails(*_: Any, **__: Any) -> None:
+        raise DataError("The connection was lost.")
+
+    monkeypatch.setattr("dray.ingesting.ingest._Ingest._end", fails)  # all rows are written by then
+    with pytest.raises(DataError, match="connection was lost"):
+        as_parquet(connect, DEFAULT, Reading("sql", {"table": "t"}, str(tmp_path / "cache")), Told().emit)
+    assert not list((tmp_path / "cache").iterdir())

@@ -100,14 +100,14 @@ def test_the_columns_of_a_filter_are_known_without_a_schema() -> None:
         ("class > 1", "is not an expression"),
         ("x; y", "is not an expression"),
         ("", "is not an expression"),
-        ("__import__('os')", "which is not known"),
-        ("x.real > 1", "'x.real', which is not known"),
-        ("[i for i in x]", "which is not known"),
-        ("x if ok else y", "which is not known"),
-        ("lambda: x", "which is not known"),
-        ("x ** 2 > 1", r"'x \*\* 2', which is not known"),
-        ("x is y", "'x is y', which is not known"),
-        ('f"{x}" == s', "which is not known"),
+        ("__import__('os')", "which a filter cannot hold"),
+        ("x.real > 1", "'x.real', which a filter cannot hold"),
+        ("[i for i in x]", "which a filter cannot hold"),
+        ("x if ok else y", "which a filter cannot hold"),
+        ("lambda: x", "which a filter cannot hold"),
+        ("x ** 2 > 1", r"'x \*\* 2', which a filter cannot hold"),
+        ("x is y", "'x is y', which a filter cannot hold"),
+        ('f"{x}" == s', "which a filter cannot hold"),
         ("x == None", "compares with None"),
         ("x", "is a number, not a condition"),
         ("x and ok", r'needs true or false where it has column "x" \(int32\)'),
@@ -143,4 +143,4 @@ def test_an_unknown_column_is_told_with_the_nearest_one() -> None:
 def test_a_text_without_quotes_is_taken_for_a_column_and_told() -> None:
     with pytest.raises(DataError, match='no column "abc"') as raised:
         compile_filter("s == abc", ROWS.schema)
-    assert "Text stands in quotes" in raised.value.fix
+    assert "Write text in quotes" in raised.value.fix

@@ -17,15 +17,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ingest_rows import HERE, double, read, rejects, run, write_csv
 
+from dray.batch.options import Options
 from dray.data.open_source import open_source
 from dray.errors import ConfigError, DataError, ItemError, StorageError
+from dray.events.kinds import Warned
 from dray.ingesting import ingest as module
 from dray.ingesting import moving, plan, task, writing
 from dray.ingesting.apart import require_apart
 from dray.ingesting.ingest import ingest
 from dray.ingesting.limits import Limit
 from dray.ingesting.recipe import HashSplit, Recipe, TimeSplit
-from dray.mapping.options import Options
+from dray.storage import absolute
 
 
 @pytest.fixture
@@ -131,7 +133,7 @@ def test_rejects_are_listed_in_order_with_file_line_and_reason(tmp_path: Path, s
         source,
         str(tmp_path / "out"),
         options=HERE,
-        emit=lambda kind, /, **data: told.append(data["message"]) if kind == "warning" else None,
+        emit=lambda event: told.append(event.message) if isinstance(event, Warned) else None,
     )
     found = rejects(tmp_path / "out")
     assert [(Path(reject["file"]).name, reject["line"]) for reject in found] == [
@@ -286,6 +288,32 @@ def test_a_column_without_values_at_first_has_the_type_of_the_first_value(tmp_pa
         ("/data/", "/data/a/out", True),
         ("/data/**/*.csv", "/data/out", True),
         ("s3://bucket/data", "s3://bucket/data/out", True),
+        ("/data/*", "/data/out", True),
+        ("/data/*", "/data/a/out", True),
+        ("/data/o?t", "/data/out", True),
+        ("/data/[n-p]*/*", "/data/out", True),
+        ("/data/*/*.parquet", "/data/out", True),
+        ("/nowhere/*/out", "/nowhere/data/out", True),
+        ("file:///data/*", "/data/out", True),
+        ("s3://bucket/data/*", "s3://bucket/data/out", True),
+        ("s3://bucket/*/part*", "s3://bucket/out", True),
+        ("s3://bucket/data/*", "s3://other/data/out", False),
+        ("s3://bucket/data/*.csv", "s3://bucket/data/out", False),
+        ("s3://data/*", "/data/out", False),
+        ("/data/*/region=*/*.parquet", "/data/out", True),
+        ("/data/*/test/*", "/data/out", True),
+        ("/data/*/test", "/data/out", True),
+        ("/data/*/train/day=*/part-*", "/data/out", True),
+        ("/data/*/part-0000[1-9].parquet", "/data/out", True),
+        ("s3://bucket/*/part-00001*", "s3://bucket/out", True),
+        ("/data/*/region=*/*.csv", "/data/out", False),
+        ("/data/*/raw/*.parquet", "/data/out", False),
+        ("/data/in*/region=*/*.parquet", "/data/out", False),
+        ("/data/*/region=*/*.parquet", "/data/_out", False),
+        ("/data/*", "/data/_out", False),
+        ("/data/*", "/data/.out/more", False),
+        ("/data/*/*.csv", "/data/out", False),
+        ("/data/a*", "/data/out", False),
         ("/data", "/data/_out", False),
         ("/data/*.csv", "/data/out", False),
         ("/data/a.csv", "/data/out", False),
@@ -302,10 +330,61 @@ def test_an_output_inside_the_source_is_refused(location: str, out: str, inside:
         require_apart([location], out)
 
 
+@pytest.mark.parametrize(
+    ("location", "out"),
+    [
+        ("data", "link/out"),
+        ("data/*", "link/out"),
+        ("link", "data/out"),
+        ("link/*", "data/out"),
+        ("data", "elsewhere/out"),
+        ("data/*", "elsewhere/deep/out"),
+        ("circle", "elsewhere/out"),
+    ],
+)
+def test_an_output_that_is_inside_the_source_by_a_link_is_refused(
+    location: str, out: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("data", "elsewhere", "apart"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "link").symlink_to("data")
+    (tmp_path / "data" / "more").symlink_to("../elsewhere")
+    (tmp_path / "elsewhere" / "back").symlink_to("../data")
+    (tmp_path / "circle").symlink_to("elsewhere/back")
+    with pytest.raises(ConfigError, match="is inside the source"):
+        require_apart([location], absolute(out))
+    require_apart([location], absolute("apart/out"))
+
+
+def test_rows_are_not_read_twice_because_of_an_output_among_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").mkdir()
+    write_csv(tmp_path / "data" / "a.csv", 10)
+    with pytest.raises(ConfigError, match=r"is inside the source data/\*: the next reading would take it for data"):
+        run("data/*", Path("data/out"))
+    assert [path.name for path in Path("data").iterdir()] == ["a.csv"]
+
+
+@pytest.mark.parametrize("sources", [["a, b"], ["other", "a, b"], ["a, b", "other"]])
+def test_an_output_inside_a_source_with_a_comma_in_its_name_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sources: list[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("a, b", "other"):
+        Path(name).mkdir()
+        write_csv(Path(name) / "a.csv", 10)
+    with pytest.raises(ConfigError, match="is inside the source a, b"):
+        run(sources, Path("a, b/out"))
+    assert run(sources, Path("a, b2")).rows_kept == 10 * len(sources)
+
+
 def test_an_output_that_holds_something_is_refused(tmp_path: Path) -> None:
     source = write_csv(tmp_path / "a.csv", 10)
     run(str(source), tmp_path / "out")
-    with pytest.raises(StorageError, match="is not empty: an ingest into it has ended well"):
+    with pytest.raises(StorageError, match="is not empty: it holds a finished ingest"):
         run(str(source), tmp_path / "out")
     assert not (tmp_path / "out" / "_ingest").exists()
 
@@ -337,6 +416,29 @@ def test_the_same_call_goes_on_where_another_ended_and_reads_nothing_twice(
     assert read(tmp_path / "out")["x"].to_pylist() == list(range(1000))
     assert all((tmp_path / "out" / name).stat().st_mtime_ns == time for name, time in before.items())
     assert not (tmp_path / "out" / "_ingest").exists()
+
+
+def test_names_that_look_like_passwords_are_known_again_by_the_call_that_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_tasks: None
+) -> None:
+    def named(batch: pa.RecordBatch) -> pa.Table:
+        return pa.table({"x": batch["x"], "has_password": batch["s"]})
+
+    source = interrupted(tmp_path, monkeypatch, function=named, partition_by=("has_password",))
+    result = run(str(source), tmp_path / "out", function=named, partition_by=("has_password",))
+    assert result.resumed == 4 and result.rows_kept == 1000
+    assert sorted(read(tmp_path / "out")["x"].to_pylist()) == list(range(1000))
+    names = {path.relative_to(tmp_path / "out").as_posix() for path in (tmp_path / "out").rglob("*.parquet")}
+    assert json.loads((tmp_path / "out" / "_ingest.json").read_text())["footers"].keys() == names
+
+
+def test_a_filter_with_an_address_in_it_goes_on_and_one_with_another_does_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_tasks: None
+) -> None:
+    source = interrupted(tmp_path, monkeypatch, filter='s != "https://a:b@host"')
+    with pytest.raises(ConfigError, match="other options"):
+        run(str(source), tmp_path / "out", filter='s != "https://a:c@host"')
+    assert run(str(source), tmp_path / "out", filter='s != "https://a:b@host"').resumed == 4
 
 
 def test_rows_that_must_move_are_staged_and_a_move_that_failed_is_done_again_without_reading(
@@ -408,7 +510,7 @@ def test_rejects_of_files_that_share_a_task_are_told_by_file(tmp_path: Path) -> 
         open_source(str(tmp_path / "*.csv")),
         str(tmp_path / "out"),
         options=HERE,
-        emit=lambda kind, /, **data: told.append(data["message"]) if kind == "warning" else None,
+        emit=lambda event: told.append(event.message) if isinstance(event, Warned) else None,
     )
     assert [Path(text.split(": ")[0]).name for text in told] == ["a.csv", "b.csv"]
     assert all("line 202" in text for text in told)
@@ -422,7 +524,7 @@ def test_a_source_file_that_vanished_is_named(
     pieces = opened.pieces(2000)
     source.unlink()
     monkeypatch.setattr(type(opened), "pieces", lambda self, target: pieces)
-    with pytest.raises(DataError, match=r"a\.csv does not exist any more"):
+    with pytest.raises(DataError, match=r"a\.csv no longer exists"):
         ingest(opened, str(tmp_path / "out"), options=HERE)
 
 
@@ -473,7 +575,7 @@ def test_a_filter_that_keeps_nothing_is_no_error_but_told(tmp_path: Path) -> Non
         str(tmp_path / "out"),
         Recipe(filter="x > 100"),
         options=HERE,
-        emit=lambda kind, /, **data: told.append(data.get("message", "")),
+        emit=lambda event: told.append(event.message) if isinstance(event, Warned) else None,
     )
     assert (result.files, result.rows_kept, result.rows_filtered) == (0, 0, 10)
     assert "No row was written: the filter kept none." in told

@@ -86,7 +86,7 @@ def test_directories_by_value(work: Path, capsys: pytest.CaptureFixture[str]) ->
         (("--test", "2"), "The share of test rows is 2."),
         (("--test", "0.2", "--test-from", "2026-01-01"), "--test and --test-from were both given."),
         (("--test-from", "2026-01-01"), "--test-from needs the column of the time."),
-        (("--split-by", "day"), "--split-by is given, but not into what."),
+        (("--split-by", "day"), "--split-by needs --test or --test-from."),
         (("--max-rejects", "few"), 'The limit of rejects is "few".'),
         (("--columns", ","), '--columns "," names no column.'),
         (("--transform", "nowhere:clean"), 'There is no module "nowhere" here or installed.'),

@@ -7,11 +7,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from dray.errors import StorageError
-from dray.ingesting.journal import Journal
+from dray.ingesting.journal import Journal, sealed
 from dray.ingesting.written import Report, Written
 from dray.storage import DEFAULT
 from s3_server import S3Server
@@ -43,6 +44,26 @@ def test_a_report_that_cannot_be_read_is_as_good_as_none(tmp_path: Path) -> None
     assert journal(tmp_path).reports(4) == {}
 
 
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"rows_read": "10"},
+        {"rows_read": -1},
+        {"task": True},
+        {"files": None},
+        {"files": [{"name": "a\0", "rows": 1, "bytes": 1}]},
+        {"files": [{"name": "\ud800", "rows": 1, "bytes": 1}]},
+        {"files": [{"name": "a", "rows": 1, "bytes": 1, "part": "x"}]},
+        {"rejects": [["a.csv", None, "no"]]},
+        {"new": 1},
+    ],
+)
+def test_a_sealed_report_of_another_form_is_as_good_as_none(changed: dict[str, Any], tmp_path: Path) -> None:
+    report = Report(task=0, rows_read=1, rows_rejected=0, rows_filtered=0, rows_transformed=1, files=())
+    journal(tmp_path).write_exactly("task-00000.json", sealed({**report.to_json(), **changed}))
+    assert journal(tmp_path).reports(1) == {}
+
+
 def test_a_second_process_is_refused_while_the_first_is_at_work(tmp_path: Path) -> None:
     words = rf"Another .* is writing to {tmp_path} \(process {os.getpid()} on"
     with journal(tmp_path).claimed(), pytest.raises(StorageError, match=words):
@@ -54,7 +75,7 @@ def test_a_second_process_is_refused_while_the_first_is_at_work(tmp_path: Path) 
 def test_a_process_that_was_killed_is_in_nobodys_way(tmp_path: Path) -> None:
     code = f"""
 import os, signal
-from dray.ingesting.journal import Journal
+from dray.ingesting.journal import Journal, sealed
 from dray.storage import DEFAULT
 with Journal({str(tmp_path)!r}, DEFAULT).claimed():
     os.kill(os.getpid(), signal.SIGKILL)
@@ -90,3 +111,11 @@ def test_a_damaged_plan_is_told(tmp_path: Path) -> None:
     (tmp_path / "_ingest" / "plan.json").write_text("{")
     with pytest.raises(StorageError, match=r"plan\.json is damaged"):
         journal(tmp_path).plan()
+
+
+@pytest.mark.parametrize("process", [None, 7, {"pid": 7}])
+def test_an_owner_of_another_form_is_told_without_its_process(process: object, tmp_path: Path) -> None:
+    with journal(tmp_path).claimed():
+        journal(tmp_path).write_exactly("owner.json", sealed({"status": "running", "process": process}))
+        with pytest.raises(StorageError, match=rf"is writing to {tmp_path}\."):
+            journal(tmp_path).claimed().__enter__()

@@ -119,5 +119,5 @@ def test_a_split_by_time_takes_the_moment_itself_for_the_test_and_rows_without_a
 def test_a_split_by_time_needs_a_time() -> None:
     with pytest.raises(ConfigError, match='column "x" is int64'):
         require_splittable(TimeSplit(column="x", moment="2026-01-02"), pa.schema([("x", pa.int64())]))
-    with pytest.raises(ConfigError, match="is no date or time"):
+    with pytest.raises(ConfigError, match="is not a date or time"):
         require_splittable(TimeSplit(column="x", moment="later"), pa.schema([("x", pa.date32())]))

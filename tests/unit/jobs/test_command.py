@@ -28,11 +28,11 @@ def test_what_cannot_be_meant_is_refused_before_anything_is_looked_at(tmp_path: 
     (tmp_path / "main.py").write_text("")
     script = str(tmp_path / "main.py")
     assert "same thing" in refused("list", "--cluster", "a", "--endpoint", "http://b").what
-    assert "somebody who follows" in refused("submit", script, "--no-wait", "--retries", "1").what
+    assert "cannot be used with --no-wait" in refused("submit", script, "--no-wait", "--retries", "1").what
     assert "no arguments" in refused("submit", "run.yaml", "--", "x").what
     assert "There is no variable NOT_HERE" in refused("submit", script, "--env", "NOT_HERE").what
     assert "no script" in refused("submit", str(tmp_path / "gone.py")).what
-    assert "no job endpoint" in refused("submit", script, "--cluster", "local").what
+    assert "not a job endpoint" in refused("submit", script, "--cluster", "local").what
 
 
 def test_a_secret_is_not_sent_along(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -193,5 +193,5 @@ def test_a_name_is_reached_through_its_provider_with_its_own_token(
 
 @pytest.mark.parametrize("word", ["local", "auto", "10.0.0.1:6379"])
 def test_what_is_no_job_endpoint_is_refused(word: str) -> None:
-    with pytest.raises(ConfigError, match="no job endpoint"), open_endpoint(word, lambda _: None):  # type: ignore[arg-type, return-value]
+    with pytest.raises(ConfigError, match="not a job endpoint"), open_endpoint(word, lambda _: None):  # type: ignore[arg-type, return-value]
         pass

@@ -7,11 +7,13 @@ from dataclasses import asdict
 
 import pytest
 
+from dray.events.kinds import Event
+from dray.events.telemetry import Sample
 from dray.jobs import there
 from dray.jobs.marks import Reader
 from dray.jobs.relay import Relay
 from dray.jobs.remote import differing
-from dray.telemetry.events import Event, Sample
+from made_events import made_event
 
 
 class Kept:
@@ -41,7 +43,7 @@ def test_what_a_sink_there_prints_is_what_a_sink_here_hears(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     lines, now = there.Lines(), time.time()
-    told = [Event(now, "run_started", {"run": "r"}), *(Event(now, "round", {"round": n}) for n in range(50))]
+    told = [made_event(now, "run_started", {"run": "r"}), *(made_event(now, "round", {"round": n}) for n in range(50))]
     for event in told:
         lines.event(event)
     lines.sample([sample(0, now), sample(1, now)])
@@ -61,7 +63,7 @@ def test_progress_is_thinned_out_by_worker(capfd: pytest.CaptureFixture[str]) ->
     lines = there.Lines()
     for tenth in range(20):
         for worker in (0, 1):
-            lines.event(Event(tenth / 10, "worker_progress", {"worker": worker, "rows": tenth}))
+            lines.event(made_event(tenth / 10, "worker_progress", {"worker": worker, "rows": tenth}))
     assert len(list(Reader().feed(capfd.readouterr().out))) <= 4
 
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from dray.config.run_file import make_config
 from dray.errors import ConfigError, StorageError
+from dray.jobs.commands.training import Train
 from dray.jobs.shared import Head, as_absolute, check_output, check_paths, find_head, is_network, nearest_directory
-from dray.jobs.task import settle
+from dray.learners.configs import make_config
 from dray.storage import StorageOptions
 from s3_server import CACHE_S, S3Server
 
@@ -83,7 +83,7 @@ def test_relative_paths_become_absolute_and_addresses_stay(tmp_path: Path, monke
 def test_a_run_that_happens_elsewhere_needs_an_output_that_both_see() -> None:
     config = make_config({"data": ["s3://bucket/data"], "label": "y"})
     with pytest.raises(ConfigError, match="no place that both sides see") as caught:
-        settle(config, ELSEWHERE)
+        Train(config).settled(ELSEWHERE)
     assert "out: s3://" in caught.value.fix
 
 
@@ -91,10 +91,11 @@ def test_a_run_on_this_machine_has_its_output_in_the_usual_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    settled = settle(make_config({"data": ["data"], "label": "y", "cluster": "http://127.0.0.1:8265"}), here())
+    config = make_config({"data": ["data"], "label": "y", "cluster": "http://127.0.0.1:8265"})
+    settled = Train(config).settled(here()).config
     assert settled.data == (f"{tmp_path}/data",)
     assert str(settled.out).startswith(f"{tmp_path}/runs/")
-    assert settled.cluster == "auto"
+    assert settled.cluster == here().url  # the word that the run keeps
 
 
 def test_an_output_on_s3_is_tried_and_left_as_it_was(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> None:

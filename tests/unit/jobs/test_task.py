@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from dray.config.run_file import make_config
 from dray.errors import ConfigError, StorageError
-from dray.jobs.endpoint import Endpoint
-from dray.jobs.remote import training_task
+from dray.jobs.command import task_of
+from dray.jobs.commands.training import Train
 from dray.jobs.shared import Head
-from dray.jobs.task import ENTRYPOINT, Options, script, training
+from dray.jobs.task import ENTRYPOINT, Options, script
+from dray.learners.configs import make_config
 
 HERE = Head("http://127.0.0.1:8265", (os.getpid(),))
 
@@ -23,7 +23,7 @@ def test_a_scripts_directory_goes_along_and_its_arguments_are_in_the_package(tmp
     (tmp_path / "helper.py").write_text("")
     task = script(str(tmp_path / "main.py"), ["--x", "1"])
     assert [file.name for file in task.files] == ["helper.py", "main.py"]
-    order = json.loads(task.contents(0, 60.0)[".dray/job.json"])
+    order = json.loads(task.contents("dray-1", 60.0)[".dray/job.json"])
     assert (order["script"], order["arguments"], order["timeout_s"]) == ("main.py", ["--x", "1"], 60.0)
     assert "main.py" not in ENTRYPOINT
 
@@ -59,25 +59,24 @@ def test_bad_options_are_refused(options: Options) -> None:
 def test_a_run_carries_its_configuration_and_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "verysecretverysecret")
     config = make_config({"data": [str(tmp_path)], "label": "y", "out": str(tmp_path / "run")})
-    contents = training(config, HERE).contents(0, None)
+    contents = task_of(Train(config), HERE).contents("dray-1", None)
     order = json.loads(contents[".dray/job.json"])
-    assert order["config"]["out"] == str(tmp_path / "run")
+    assert order["values"]["out"] == str(tmp_path / "run")
     assert not any(b"verysecretverysecret" in content for content in contents.values())
     with pytest.raises(ConfigError, match="holds what AWS_SECRET_ACCESS_KEY is here"):
-        training(make_config({"data": [str(tmp_path)], "label": "verysecretverysecret"}), HERE)
+        task_of(Train(make_config({"data": [str(tmp_path)], "label": "verysecretverysecret"})), HERE)
 
 
 def test_a_recommenders_run_is_checked_here_and_carries_its_configuration(tmp_path: Path) -> None:
     values = {"data": [str(tmp_path)], "model": "factorization", "user": "u", "item": "i", "out": str(tmp_path / "run")}
-    endpoint = Endpoint("http://127.0.0.1:8265", None, "2.52.0", "")
     with pytest.raises(ConfigError, match='no parameter "factr"'):
-        training_task(make_config(values | {"params": {"factr": 3}}), endpoint)
-    order = json.loads(training(make_config(values), HERE).contents(0, None)[".dray/job.json"])
-    assert make_config(order["config"]) == make_config(values | {"cluster": "auto"})
+        task_of(Train(make_config(values | {"params": {"factr": 3}})), HERE)
+    order = json.loads(task_of(Train(make_config(values)), HERE).contents("dray-1", None)[".dray/job.json"])
+    assert make_config(order["values"]) == make_config(values | {"cluster": HERE.url})
 
 
 def test_an_output_on_a_store_that_cannot_be_reached_is_refused_before_anything_is_submitted(tmp_path: Path) -> None:
     values = {"data": [str(tmp_path)], "label": "y", "out": "s3://bucket/run"}
     config = make_config(values | {"storage": {"endpoint": "http://127.0.0.1:9"}})
     with pytest.raises(StorageError, match="cannot be reached"):
-        training(config, HERE)
+        task_of(Train(config), HERE)

@@ -148,8 +148,8 @@ import dray
 from dray.config.run_file import make_config
 from dray.training.factorization import copier
 from dray.training.train import train
-from dray.learners import xgboost_ring
-from dray.workers import worker
+from dray.learners.xgboost import ring as xgboost_ring
+from dray.elastic import worker
 
 class KillItself:
     def event(self, event):

@@ -18,11 +18,17 @@ from truth.metrics import Rows, metric
 
 KEPT = Path(__file__).parent / "kept"
 DATA = {case: case for case in ("binary", "multiclass", "regression", "ranking")}
-DATA |= {"dart": "binary", "continued": "regression", "explicit": "ratings", "implicit": "ratings"}
+DATA |= {
+    "dart": "binary",
+    "continued": "regression",
+    "explicit": "ratings",
+    "implicit": "ratings",
+    "implicit-0.2": "ratings",
+}
 FINISHED = ("binary", "multiclass", "regression", "continued", "dart", "ranking")
-RECOMMENDERS = ("explicit", "implicit")
-KILLED = {"killed": "binary", "killed-csv": "killed-csv", "killed-explicit": "ratings"}
-KILLED_ROUNDS = {"killed": 40, "killed-csv": 40, "killed-explicit": 30}
+RECOMMENDERS = ("explicit", "implicit", "implicit-0.2")
+KILLED = {"killed": "binary", "killed-0.2": "binary", "killed-csv": "killed-csv", "killed-explicit": "ratings"}
+KILLED_ROUNDS = {"killed": 40, "killed-0.2": 40, "killed-csv": 40, "killed-explicit": 30}
 CLASSES = ("bad", "fair", "good")
 HERE = {"workers": 0, "threads": 1}
 
@@ -107,11 +113,12 @@ def test_a_killed_run_is_resumed_to_its_end(case: str, here: Path) -> None:
     assert not Path("run/checkpoints").exists()
 
 
-def test_what_a_resumed_run_tells_is_what_it_predicts(here: Path) -> None:
-    put("killed", "binary", here)
+@pytest.mark.parametrize(("case", "seed"), [("killed", 0), ("killed-0.2", 5)])
+def test_what_a_resumed_run_tells_is_what_it_predicts(case: str, seed: int, here: Path) -> None:
+    put(case, "binary", here)
     result = dray.resume("run")
     rows = judged("run", "data/train.parquet")
-    held_out = Split(0.25, 0).picks(np.arange(len(rows.label)))
+    held_out = Split(0.25, seed).picks(np.arange(len(rows.label)))
     check_told(result.metrics, Rows(rows.label[held_out], rows.prediction[held_out]))
 
 

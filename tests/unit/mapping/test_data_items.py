@@ -105,7 +105,7 @@ def test_a_dry_run_says_what_it_would_take_and_writes_nothing(data: Path, capsys
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (("map_functions", "data", "out"), "names no function"),
+        (("map_functions", "data", "out"), "is not the name of a function"),
         (("nowhere_at_all:f", "data", "out"), 'no module "nowhere_at_all"'),
         (("map_functions:doubel", "data", "out"), 'Did you mean "double"'),
         (("map_functions:rows", "missing", "out"), "missing"),

@@ -6,16 +6,17 @@ import io
 
 from rich.console import Console
 
-from dray.telemetry.events import Event
-from dray.telemetry.progress import Progress
-from dray.telemetry.sinks.live import view
-from dray.telemetry.sinks.terminal import PlainLines
+from dray.events.kinds import Event
+from dray.events.run_view import RunView
+from dray.events.sinks.live import view
+from dray.events.sinks.terminal import PlainLines
+from made_events import made_event
 
 
 def events(total: int | None) -> list[Event]:
     return [
-        Event(1000.0, "phase", {"name": "map"}),
-        Event(1010.0, "progress", {"done": 250, "total": total, "unit": "items"}),
+        made_event(1000.0, "phase", {"name": "map"}),
+        made_event(1010.0, "progress", {"done": 250, "total": total, "unit": "items"}),
     ]
 
 
@@ -28,7 +29,7 @@ def lines(total: int | None) -> str:
 
 
 def picture(total: int | None) -> str:
-    progress = Progress()
+    progress = RunView()
     for event in events(total):
         progress.event(event)
     console = Console(file=io.StringIO(), width=110, height=30)

@@ -115,5 +115,19 @@ def test_an_id_above_the_range_of_int64_is_refused_with_its_value(tmp_path: Path
 )
 def test_what_is_no_id_is_refused_by_its_type(value: Any, type_: pa.DataType, tmp_path: Path) -> None:
     table = pa.table({"user": pa.array([value, value], type_), "item": [1, 2], "stars": [1.0, 2.0]})
-    with pytest.raises(DataError, match=r"The user column \"user\" is .*, which is no id"):
+    with pytest.raises(DataError, match=r"The user column \"user\" is .*, which cannot be an id"):
         trained(table, tmp_path / "run")
+
+
+def test_pairs_of_a_file_without_rows_get_a_file_without_rows(tmp_path: Path) -> None:
+    ids = ids_of("int64")
+    table = pairs(ids, ids, pa.int64())
+    (tmp_path / "data").mkdir()
+    for name, rows in (("rows", table), ("empty", table.slice(0, 0))):
+        pq.write_table(rows, tmp_path / "data" / f"{name}.parquet")
+    run = trained(str(tmp_path / "data"), tmp_path / "run")
+    result = dray.predict(run, str(tmp_path / "data"), str(tmp_path / "scores"), workers=0)
+    written = {path.stem: pq.read_table(path) for path in (tmp_path / "scores").iterdir()}
+    assert {name: found.num_rows for name, found in written.items()} == {"rows": table.num_rows, "empty": 0}
+    assert written["empty"].schema == written["rows"].schema
+    assert (result.rows, result.files) == (table.num_rows, 2)

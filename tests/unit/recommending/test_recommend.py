@@ -15,7 +15,7 @@ from dray.errors import ConfigError, DataError, DrayError, ModelError, StorageEr
 from dray.learners.factorization.model import FactorModel
 from dray.recommending import lists
 from dray.recommending import recommend as recommending
-from dray.telemetry.run_directory import RunDirectory
+from dray.runs.directory import RunDirectory
 from recommender_run import USERS, write_run
 from s3_server import S3Server
 
@@ -293,7 +293,7 @@ class TestRefusals:
         directory = RunDirectory.create("runs/trees", config=config)
         directory.finish({})
         directory.close()
-        with pytest.raises(ModelError, match="one of xgboost, no recommender") as caught:
+        with pytest.raises(ModelError, match="one of xgboost and not a recommender") as caught:
             dray.recommend("runs/trees")
         assert "dray predict" in caught.value.fix
 

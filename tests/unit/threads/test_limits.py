@@ -2,7 +2,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dray.threads.limits import affinity, cpu_quota, cpus_of_this_process, throttling
+from dray.threads.cgroups import MemoryLimit, cpu_quota, memory_limits, throttling
+from dray.threads.limits import affinity, cpus_of_this_process
 
 
 def machine(root: Path, cgroup: str, **files: str) -> Path:
@@ -58,3 +59,37 @@ def test_throttling_is_read_from_both_versions(tmp_path: Path) -> None:
     assert throttling(two) == throttling(one)
     assert throttling(two).seconds == 2.5
     assert throttling(tmp_path).seconds == 0.0
+
+
+def test_no_cgroup_is_no_limit_of_memory(tmp_path: Path) -> None:
+    assert memory_limits(tmp_path) == []
+
+
+def test_memory_limits_of_all_enclosing_groups_of_version_2_are_read(tmp_path: Path) -> None:
+    files = {
+        "a__b__memory_DOT_max": "max\n",
+        "a__b__memory_DOT_current": "300\n",
+        "a__memory_DOT_max": "1000\n",
+        "a__memory_DOT_current": "900\n",
+        "a__memory_DOT_stat": "anon 5\ninactive_file 200\n",
+        "memory_DOT_max": "5000\n",
+        "memory_DOT_current": "1500\n",
+    }
+    assert memory_limits(machine(tmp_path, "0::/a/b\n", **files)) == [MemoryLimit(1000, 700), MemoryLimit(5000, 1500)]
+
+
+def test_memory_limits_of_version_1_are_read(tmp_path: Path) -> None:
+    files = {
+        "memory__docker__x__memory_DOT_limit_in_bytes": "2000\n",
+        "memory__docker__x__memory_DOT_usage_in_bytes": "900\n",
+        "memory__docker__x__memory_DOT_stat": "inactive_file 1\ntotal_inactive_file 400\n",
+        "memory__memory_DOT_limit_in_bytes": "9223372036854771712\n",
+        "memory__memory_DOT_usage_in_bytes": "7000\n",
+    }
+    root = machine(tmp_path, "5:memory:/docker/x\n3:cpu,cpuacct:/docker/x\n", **files)
+    assert memory_limits(root) == [MemoryLimit(2000, 500), MemoryLimit(9223372036854771712, 7000)]
+
+
+def test_a_memory_limit_whose_path_is_the_hosts_falls_back_to_the_containers_own_group(tmp_path: Path) -> None:
+    files = {"memory_DOT_max": "2000", "memory_DOT_current": "500"}
+    assert memory_limits(machine(tmp_path, "0::/kubepods/pod1/c1\n", **files)) == [MemoryLimit(2000, 500)]

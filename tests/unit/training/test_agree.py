@@ -9,12 +9,13 @@ import pyarrow as pa
 import pytest
 import xgboost
 
-from dray.config.run_file import RunConfig, make_config
+from dray.config.run_file import RunConfig
 from dray.data.cuts import LARGEST
 from dray.data.features import Column
 from dray.data.scan import Found, scan
 from dray.errors import DataError, ModelError
-from dray.learners.xgboost_model import Model
+from dray.learners.configs import make_config
+from dray.learners.xgboost.model import Model
 from dray.storage import DEFAULT
 from dray.training.agree import (
     Previous,

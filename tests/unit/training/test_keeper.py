@@ -7,30 +7,30 @@ from collections.abc import Callable
 import pytest
 
 from dray.errors import StorageError
-from dray.learners.xgboost import START, Best, Round, Standing
-from dray.telemetry.checkpoints import Checkpoint
-from dray.telemetry.events import Telemetry
-from dray.training.keeper import Keeper, as_checkpoint, as_standing
+from dray.events.telemetry import Telemetry
+from dray.learners.checkpoint import START, Best, Checkpoint, Step
+from dray.runs.checkpoints import WrittenCheckpoint
+from dray.training.keeper import Keeper, as_checkpoint, as_written
 from fake_group import Recorder
 
 
-def standing_at(done: int, known: int | None = None) -> Standing:
-    rounds = tuple(Round(number, 0.5, {"eval-auc": 0.7}) for number in range(1, done + 1))
-    return Standing(done, b"model", rounds[:known])
+def standing_at(done: int, known: int | None = None) -> Checkpoint:
+    rounds = tuple(Step(number, 0.5, {"eval-auc": 0.7}) for number in range(1, done + 1))
+    return Checkpoint(done, b"model", rounds[:known])
 
 
 def test_a_metric_that_was_nan_is_nan_again_after_json() -> None:
     kept = {"round": 1, "seconds": 0.5, "metrics": {"eval-rmse": 2.0, "eval-auc": None}}
-    [done] = as_standing(Checkpoint(1, b"model", (kept,))).rounds
+    [done] = as_checkpoint(WrittenCheckpoint(1, b"model", (kept,))).rounds
     assert math.isnan(done.metrics["eval-auc"]) and done.metrics["eval-rmse"] == 2.0
-    assert Best.of([done, Round(2, 0.5, {"eval-rmse": 3.0, "eval-auc": 0.6})], {}).round == 2
+    assert Best.of([done, Step(2, 0.5, {"eval-rmse": 3.0, "eval-auc": 0.6})], {}).round == 2
 
 
 class Store:
     """Keeps what is written, with the thread that wrote it; fails or waits when told so."""
 
     def __init__(self) -> None:
-        self.written: list[Checkpoint] = []
+        self.written: list[WrittenCheckpoint] = []
         self.threads: list[str] = []
         self.failing = False
         self.may_write = threading.Event()
@@ -38,7 +38,7 @@ class Store:
         self.tried = threading.Condition()
         self.tries = 0
 
-    def write(self, checkpoint: Checkpoint) -> None:
+    def write(self, checkpoint: WrittenCheckpoint) -> None:
         assert self.may_write.wait(10)
         with self.tried:
             self.tries += 1
@@ -59,7 +59,7 @@ Made = tuple[Keeper, Store, Recorder]
 
 @pytest.fixture
 def make() -> Callable[..., Made]:
-    def keeper(latest: Standing = START) -> Made:
+    def keeper(latest: Checkpoint = START) -> Made:
         store, told = Store(), Recorder()
         return Keeper(store, Telemetry([told]), latest), store, told  # type: ignore[arg-type]
 
@@ -71,7 +71,7 @@ def test_what_is_offered_is_written_by_a_thread_of_its_own(make: Callable[..., M
     keeper.offer(standing_at(3))
     store.wait_for(1)
     keeper.close(write=False)
-    assert store.written == [as_checkpoint(standing_at(3), b"model")]
+    assert store.written == [as_written(standing_at(3), b"model")]
     assert store.threads == ["dray-checkpoints"]
     assert keeper.written == 1
     [event] = told.of("checkpoint")
@@ -149,6 +149,6 @@ def test_a_run_without_rounds_writes_nothing(make: Callable[..., Made]) -> None:
 
 
 @pytest.mark.parametrize("standing", [standing_at(3), standing_at(3, known=2)])
-def test_a_checkpoint_says_all_that_a_standing_does(standing: Standing) -> None:
-    assert as_standing(as_checkpoint(standing, standing.model or b"")) == standing
-    assert as_standing(None) == START
+def test_a_checkpoint_says_all_that_a_standing_does(standing: Checkpoint) -> None:
+    assert as_checkpoint(as_written(standing, standing.model or b"")) == standing
+    assert as_checkpoint(None) == START

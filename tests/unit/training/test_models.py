@@ -14,14 +14,15 @@ import pytest
 
 import datasets
 import dray
-from dray.config.run_file import make_config
 from dray.data.parquet import open_dataset
 from dray.errors import ConfigError, DrayError
-from dray.learners.factorization import settings as factor_settings
-from dray.learners.xgboost import Round, Standing
+from dray.events.kinds import StepFinished
+from dray.learners.checkpoint import Checkpoint, Step
+from dray.learners.configs import make_config
+from dray.learners.factorization.learner import FACTORIZATION
+from dray.runs.directory import open_run
 from dray.storage import DEFAULT
-from dray.telemetry.run_directory import open_run
-from dray.training import train as training
+from dray.training import checks
 from dray.training.factorization.result import FactorResult
 from dray.training.result import Identity, Seconds
 from dray.training.resume import resume
@@ -43,10 +44,12 @@ class FakeTraining(RunSteps):
         self.begun = True
         latest = self.keeper.latest
         for number in range(latest.round + 1, self.config.rounds + 1):
-            done = Round(number, 0.1, {"train-rmse": 1 / number})
-            latest = Standing(number, (latest.model or b"") + b"e", (*latest.rounds, done))
+            done = Step(number, 0.1, {"train-rmse": 1 / number})
+            latest = Checkpoint(number, (latest.model or b"") + b"e", (*latest.rounds, done))
             self.keeper.offer(latest)
-            self.telemetry.emit("round", round=number, rounds=self.config.rounds, seconds=0.1, metrics=done.metrics)
+            self.telemetry.emit(
+                StepFinished(round=number, rounds=self.config.rounds, seconds=0.1, metrics=done.metrics)
+            )
             if number == self.stop_after:
                 raise RunStopped("Too few workers.", fix="dray resume goes on.")
         self.directory.write_bytes("model/model.json", latest.model or b"")
@@ -167,15 +170,15 @@ def test_wrong_params_leave_no_run_directory(data: str, changes: dict[str, Any],
 
 
 def test_without_numba_nothing_begins(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(factor_settings, "find_spec", lambda _name: None)
+    monkeypatch.setattr(checks, "find_spec", lambda _name: None)
     with pytest.raises(ConfigError, match=r"dray\[recommend\]"):
         train(make_config(values(data)))
     assert not Path("run").exists()
 
 
 def test_versions_name_the_learners_library_if_it_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert {"xgboost", "numpy"} <= versions().keys()
-    assert "numba" not in versions()
+    assert {"xgboost", "numpy"} <= versions("xgboost").keys()
+    assert "numba" not in versions("xgboost")
     assert "xgboost" not in versions("factorization")
-    monkeypatch.setitem(training.LEARNERS, "factorization", "not-installed-at-all")
+    monkeypatch.setattr(FACTORIZATION, "library", "not-installed-at-all")
     assert "not-installed-at-all" not in versions("factorization")

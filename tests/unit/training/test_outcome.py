@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -9,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from dray.events.telemetry import dumps
 from dray.learners.factorization.factors import Factors, Seen
 from dray.learners.factorization.model import FactorModel
 from dray.storage import DEFAULT, StorageOptions
-from dray.telemetry.events import dumps
 from dray.training.factorization.result import FactorResult
 from dray.training.outcome import result_of
 from dray.training.result import Identity, Seconds, ThreadProof, TrainResult
@@ -68,6 +69,8 @@ def test_a_recommenders_result_is_json_and_comes_back() -> None:
 def test_a_result_of_trees_comes_back_with_the_model(tmp_path: Path) -> None:
     result = trees(str(tmp_path))
     (tmp_path / "model.ubj").write_bytes(b"trees")
+    digests = {"model.ubj": hashlib.sha256(b"trees").hexdigest()}
+    (tmp_path / "run.json").write_text(json.dumps({"run": "one", "status": "finished", "files": digests}))
     document = json.loads(dumps(result.to_json()))
     assert "content" not in document
     assert result_of(document, DEFAULT) == result

@@ -19,18 +19,22 @@ import pytest
 
 import datasets
 import dray
-from dray.config.run_file import make_config
+from dray.data.parquet import open_dataset
 from dray.errors import ConfigError, DrayError, ModelError
-from dray.learners import xgboost_ring
+from dray.events.kinds import Event
+from dray.events.telemetry import Sample
+from dray.learners.configs import make_config
+from dray.learners.xgboost import ring as xgboost_ring
+from dray.learners.xgboost import worker as working
+from dray.runs.checkpoints import Checkpoints
+from dray.runs.directory import open_run
 from dray.storage import DEFAULT
-from dray.telemetry.checkpoints import Checkpoints
-from dray.telemetry.events import Event, Sample
-from dray.telemetry.run_directory import open_run
+from dray.training import same_data
 from dray.training.result import TrainResult
 from dray.training.resume import resume
 from dray.training.train import train
-from dray.workers import worker as working
 from fake_group import Recorder
+from s3_server import S3Server
 
 ROUNDS = 60
 
@@ -258,6 +262,105 @@ def test_a_run_is_not_resumed_on_other_data(data: str, change: Callable[[str], N
     for name, content in kept.items():
         Path(name).write_bytes(content)
     assert resumed().rounds == ROUNDS
+
+
+def plainly(data: str, labels: list[int]) -> None:
+    """Write the first file with these labels in a way that takes as many bytes for any."""
+    file = Path(data) / "part-0.parquet"
+    table = pq.read_table(file)
+    table = table.set_column(table.schema.get_field_index("label"), "label", pa.array(labels))
+    pq.write_table(table, file, compression="none", use_dictionary=False, write_statistics=False)
+
+
+def in_place(file: Path, content: bytes) -> None:
+    file.write_bytes(content)
+
+
+def renamed(file: Path, content: bytes) -> None:
+    file.with_name("_new").write_bytes(content)
+    file.with_name("_new").replace(file)
+
+
+@pytest.mark.parametrize("way", [in_place, renamed])
+def test_flipped_labels_in_a_file_of_the_same_size_rows_footer_and_time_are_noticed(
+    data: str, way: Callable[[Path, bytes], None]
+) -> None:
+    file = Path(data) / "part-0.parquet"
+    labels = pq.read_table(file)["label"].to_pylist()
+    plainly(data, labels)
+    before, content = file.stat(), file.read_bytes()
+    footer = pq.read_metadata(file)
+    interrupted(data)
+    plainly(data, [1 - label for label in labels])
+    flipped = file.read_bytes()
+    file.write_bytes(content)
+    way(file, flipped)
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert (file.stat().st_size, file.stat().st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+    assert pq.read_metadata(file).equals(footer)
+    with pytest.raises(ModelError, match=r"when the run began: .*part-0.parquet holds other values"):
+        resumed()
+
+
+@pytest.mark.parametrize("way", [in_place, renamed])
+def test_files_that_were_touched_or_copied_again_as_they_were_are_gone_on_with(
+    data: str, way: Callable[[Path, bytes], None]
+) -> None:
+    interrupted(data)
+    for file in Path(data).iterdir():
+        way(file, file.read_bytes())
+        os.utime(file, (1, 1))
+    assert resumed().model_digest == train(make_config(settings(data, out="whole"))).model_digest
+
+
+def test_a_file_that_was_written_again_is_refused_where_no_digest_was_made_in_time(
+    data: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(same_data, "MOST_BYTES", 0)
+    interrupted(data)
+    file = Path(data) / "part-0.parquet"
+    os.utime(file, (1, 1))
+    with pytest.raises(ModelError, match=r"part-0.parquet was written again, and the run ended before it had a digest"):
+        resumed()
+
+
+def test_no_digest_is_kept_of_a_file_that_was_written_while_the_run_was_at_work(data: str, tmp_path: Path) -> None:
+    dataset = open_dataset([data], DEFAULT)
+    marks = same_data.marks_of(dataset)
+    first, *others = marks
+    os.utime(first, (1, 1))
+    found: dict[str, str] = {}
+    same_data.ContentDigests(marks, found.update)._thread.join()
+    assert list(found) == others
+
+
+def test_an_object_is_known_by_its_etag(data: str, s3_server: S3Server) -> None:
+    shutil.copytree(data, s3_server.directory / "data")
+    url = s3_server.url("data")
+    before = json.loads(json.dumps(same_data.marks_of(open_dataset([url], DEFAULT))))
+    assert same_data.first_change(before, open_dataset([url], DEFAULT)) is None
+    name = next(iter(before))
+    touched = before | {name: before[name] | {"stamp": [*before[name]["stamp"][:1], 1, before[name]["stamp"][-1]]}}
+    assert same_data.first_change(touched, open_dataset([url], DEFAULT)) is None
+    other = before | {name: before[name] | {"stamp": [*before[name]["stamp"][:-1], "another"]}}
+    assert "another ETag" in str(same_data.first_change(other, open_dataset([url], DEFAULT)))
+
+
+def test_data_of_an_earlier_version_of_dray_is_compared_by_rows_and_bytes(data: str) -> None:
+    interrupted(data)
+    document = json.loads(Path("run/data.json").read_text())
+    Path("run/data.json").write_text(json.dumps({role: document[role] for role in ("train", "eval")}))
+    assert resumed().rounds == ROUNDS
+
+
+@pytest.mark.parametrize(
+    "content", ["[]", "{}", '{"train": [["a"]], "eval": []}', '{"train": [], "eval": [], "files": 1}']
+)
+def test_a_damaged_note_of_the_data_is_told(data: str, content: str) -> None:
+    interrupted(data)
+    Path("run/data.json").write_text(content)
+    with pytest.raises(ModelError, match=r"data\.json is damaged"):
+        resumed()
 
 
 def as_csv(data: str, label: Callable[[int], int] = int) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Self
 
@@ -10,21 +12,23 @@ import numpy as np
 import pytest
 
 from dray.data.shards import Slice
+from dray.elastic.group import Lost
+from dray.elastic.policy import Level
 from dray.errors import DataError, WorkerError
+from dray.events.telemetry import Telemetry
+from dray.learners.checkpoint import START, Checkpoint, Step
 from dray.learners.labels import LabelSample, LabelSummary
-from dray.learners.xgboost import START, Round, Standing, Task
-from dray.telemetry.checkpoints import Checkpoint
-from dray.telemetry.events import Telemetry
+from dray.learners.shard import Shard
+from dray.learners.status import Proof
+from dray.learners.xgboost.boosting import Task
+from dray.learners.xgboost.worker import Ended, LoadReport
+from dray.runs.checkpoints import WrittenCheckpoint
 from dray.threads.verify import Verdict
 from dray.training import ringmaster
 from dray.training.dealt import Dealt
 from dray.training.keeper import Keeper
 from dray.training.ringmaster import RingMaster, RunStopped
-from dray.workers.group import Lost
-from dray.workers.policy import Level, Part
-from dray.workers.status import Proof
-from dray.workers.worker import Ended, LoadReport
-from fake_group import FakeGroup, Never, make_crew
+from fake_group import FakeGroup, Never, make_membership
 
 ROWS = 10_000
 """Of a unit; a part of the first dealing has two."""
@@ -33,16 +37,16 @@ NO_LABELS = LabelSample(np.empty(0, np.int64), np.empty(0, np.float32), None)
 TASK = Task({}, "binary:logistic", 20, None, evaluate=True)
 
 
-class FakeTracker:
+class FakeRendezvous:
     """Counts those that were given up."""
 
     abandoned = 0
 
-    def __init__(self, members: int, host: str) -> None:
+    def __init__(self, members: int, host: str, ports: object) -> None:
         self.address = {"members": members, "host": host}
 
     def abandon(self) -> None:
-        FakeTracker.abandoned += 1
+        FakeRendezvous.abandoned += 1
 
     def __enter__(self) -> Self:
         return self
@@ -54,13 +58,13 @@ class FakeTracker:
 
 
 class NoCheckpoints:
-    def write(self, checkpoint: Checkpoint) -> None:
+    def write(self, checkpoint: WrittenCheckpoint) -> None:
         pass
 
 
-def standing_at(done: int, *, known: int | None = None) -> Standing:
-    rounds = tuple(Round(number, 0.1, {"eval-auc": number / 100}) for number in range(1, done + 1))
-    return Standing(done, b"model %d" % done, rounds[:known]) if done else START
+def standing_at(done: int, *, known: int | None = None) -> Checkpoint:
+    rounds = tuple(Step(number, 0.1, {"eval-auc": number / 100}) for number in range(1, done + 1))
+    return Checkpoint(done, b"model %d" % done, rounds[:known]) if done else START
 
 
 class Stage:
@@ -70,18 +74,18 @@ class Stage:
     """
 
     def __init__(self, workers: int, level: Level = "elastic", *, at: int = 0, **limits: Any) -> None:
-        self.crew, self.group, self.told = make_crew(workers, level, **limits)
-        FakeTracker.abandoned = 0
+        self.membership, self.group, self.told = make_membership(workers, level, **limits)
+        FakeRendezvous.abandoned = 0
         units = tuple(
-            (Slice("data", index, 0, ROWS, index * ROWS),) for index in range(2 * self.crew.limits.max_workers)
+            (Slice("data", index, 0, ROWS, index * ROWS),) for index in range(2 * self.membership.limits.max_workers)
         )
-        self.dealt = Dealt.among(units, (), self.crew.limits.max_workers)
+        self.dealt = Dealt.among(units, (), self.membership.limits.max_workers)
         self.keeper = Keeper(NoCheckpoints(), Telemetry([self.told]), standing_at(at))  # type: ignore[arg-type]
         self.script: list[Callable[[], None]] = []
-        self.held: dict[int, set[Part]] = {}
-        self.stood: dict[tuple[int, Part], int] = {}
+        self.held: dict[int, set[Shard]] = {}
+        self.stood: dict[tuple[int, Shard], int] = {}
         self.round: dict[int, int] = {}
-        self.rings: list[dict[int, tuple[Part, ...]]] = []
+        self.rings: list[dict[int, tuple[Shard, ...]]] = []
         """Who held what in each ring."""
         self.began: list[int] = []
         """The round that each ring went on from."""
@@ -94,15 +98,15 @@ class Stage:
         self.group.on_idle = self._go_on
         self.group.on_start = self._start
 
-    def play(self, *script: Callable[[], None]) -> Standing:
+    def play(self, *script: Callable[[], None]) -> Checkpoint:
         """Begin, load, and train by the script."""
         self.load()
         self.script += script
         return self.master.train(TASK)
 
     def load(self) -> list[LoadReport]:
-        self.crew.begin()
-        self.master = RingMaster(self.crew, Telemetry([self.told]), self.dealt, None, self.keeper)  # type: ignore[arg-type]
+        self.membership.begin()
+        self.master = RingMaster(self.membership, Telemetry([self.told]), self.dealt, None, self.keeper)  # type: ignore[arg-type]
         return self.master.load()
 
     # What a script may say
@@ -141,20 +145,20 @@ class Stage:
         self.stood = {key: done for key, done in self.stood.items() if key[0] != worker}
         self.ends.pop(worker, None)
 
-    def _load(self, worker: int, preparation: None, part: Part, train: Any, other_eval: Any) -> LoadReport:
+    def _load(self, worker: int, preparation: None, part: Shard, train: Any, other_eval: Any) -> LoadReport:
         self.held[worker].add(part)
         rows = ROWS * len(train)
         return LoadReport(rows, 0, LabelSummary(rows, 0, 0.0, 1.0, whole=True), NO_LABELS, None, {}, 0.5)
 
-    def _forget(self, worker: int, parts: tuple[Part, ...]) -> None:
+    def _forget(self, worker: int, parts: tuple[Shard, ...]) -> None:
         self.held[worker] -= set(parts)
 
-    def _stand(self, worker: int, task: Task, at: Standing, parts: tuple[Part, ...]) -> None:
+    def _stand(self, worker: int, task: Task, at: Checkpoint, parts: tuple[Shard, ...]) -> None:
         assert set(parts) <= self.held[worker]
         self.stood |= {(worker, part): at.round for part in parts}
         self.round[worker] = at.round
 
-    def _train(self, worker: int, task: Task, seats: list[tuple[int, Part]], address: Any, ring: int) -> Any:
+    def _train(self, worker: int, task: Task, seats: list[tuple[int, Shard]], address: Any, ring: int) -> Any:
         if ring > len(self.rings):
             self.rings.append({})
             self.began.append(self.stood[worker, seats[0][1]])
@@ -169,7 +173,7 @@ class Stage:
                 assert units == list(range(len(self.dealt.units))), "all rows, and none twice"
         return self.ends.pop(worker, Never())
 
-    def _standing(self, worker: int, task: Task) -> Standing:
+    def _standing(self, worker: int, task: Task) -> Checkpoint:
         return standing_at(self.round[worker])
 
     def _free(self, worker: int, ring: int) -> None:
@@ -198,7 +202,7 @@ class Stage:
 
 @pytest.fixture(autouse=True)
 def no_sockets(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ringmaster, "Tracker", FakeTracker)
+    monkeypatch.setattr(ringmaster, "Rendezvous", FakeRendezvous)
 
 
 def parts_loaded(group: FakeGroup) -> list[tuple[int, int]]:
@@ -216,7 +220,7 @@ def test_an_undisturbed_training_is_one_ring() -> None:
     assert parts_loaded(stage.group) == [(0, 0), (1, 1), (2, 2)]
     assert stage.told.of("ring") == [{"members": 3, "workers": 3, "round": 0}]
     assert len(stage.group.of("stand")) == 3
-    assert stage.master.rows_reloaded == stage.master.recovery_s == stage.crew.failures == 0
+    assert stage.master.rows_reloaded == stage.master.recovery_s == stage.membership.failures == 0
     assert sorted(stage.master.proofs) == [0, 1, 2]
     unwanted = {"worker_lost", "reload", "recovered", "joined", "waiting", "warning"}
     assert not unwanted & set(stage.told.kinds)
@@ -258,7 +262,7 @@ def test_one_lost_in_a_ring_is_replaced_and_nothing_else_is_loaded() -> None:
     stage = Stage(3)
     assert stage.play(stage.train(7, worker_2=1), stage.lose(1)) == standing_at(20)
     assert told_to(stage.group, "free") == [0, 2]
-    assert FakeTracker.abandoned == 1
+    assert FakeRendezvous.abandoned == 1
     assert stage.group.of("standing")[0].worker == 2  # it was one round ahead
     assert parts_loaded(stage.group) == [(0, 0), (1, 1), (2, 2), (1, 1)]
     assert stage.began == [0, 8]
@@ -270,7 +274,37 @@ def test_one_lost_in_a_ring_is_replaced_and_nothing_else_is_loaded() -> None:
     assert reload == {"worker": 1, "rows": 2 * ROWS, "why": "replacement"}
     assert (recovered["round"], recovered["rows_reloaded"], recovered["workers"]) == (8, 2 * ROWS, 3)
     assert stage.master.rows_reloaded == 2 * ROWS
-    assert stage.crew.failures == 1
+    assert stage.membership.failures == 1
+
+
+def test_one_that_does_not_return_from_a_freed_ring_is_ended_and_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ringmaster, "RETURN_S", 0.2)
+    stage = Stage(3)
+    stage.group.listen("free", lambda worker, ring: None if worker == 2 else stage._free(worker, ring))
+
+    def wait_for_the_loss() -> None:
+        if len(stage.told.of("worker_lost")) < 2:
+            time.sleep(0.01)
+            stage.script.insert(0, wait_for_the_loss)
+
+    assert stage.play(stage.train(7), stage.lose(1), wait_for_the_loss) == standing_at(20)
+    assert told_to(stage.group, "free") == [0, 2]
+    assert stage.group.ended == [2]
+    assert [(event["worker"], event["cause"]) for event in stage.told.of("worker_lost")] == [
+        (1, "it was killed"),
+        (2, "it did not return within 0 s after its ring was given up"),
+    ]
+    assert stage.began == [0, 7]
+    assert stage.rings[0] == stage.rings[1]
+    assert stage.membership.failures == 2
+
+
+def test_one_whose_rounds_take_long_has_two_of_them_to_return() -> None:
+    stage = Stage(2)
+    stage.load()
+    assert stage.master._longest_return_s() == ringmaster.RETURN_S
+    stage.keeper.offer(Checkpoint(1, b"model 1", (Step(1, 50.0, {"eval-auc": 0.1}),)))
+    assert stage.master._longest_return_s() == 100
 
 
 def test_a_newer_copy_of_one_who_is_lost_is_not_given_up() -> None:
@@ -284,8 +318,8 @@ def test_without_a_replacement_the_others_share_the_lost_rows() -> None:
     assert stage.play(stage.train(5), stage.lose(1)).round == 20
     assert stage.group.started == [0, 1, 2]
     assert [(call.worker, call.arguments[1]) for call in stage.group.of("load")][3:] == [
-        (0, Part(1, (1,))),
-        (2, Part(1, (4,))),
+        (0, Shard(1, (1,))),
+        (2, Shard(1, (4,))),
     ]
     assert stage.told.of("ring")[1] == {"members": 4, "workers": 2, "round": 5}
     assert [event["why"] for event in stage.told.of("reload")] == ["takes over lost rows"] * 2
@@ -314,7 +348,7 @@ def test_losses_in_every_phase_of_a_recovery_are_lived_through() -> None:
 
     stage.group.answer("stand", sometimes)
     assert stage.play(stage.train(4), stage.lose(1), stage.train(2), stage.lose(2), stage.lose(0)).round == 20
-    assert stage.crew.failures == 4
+    assert stage.membership.failures == 4
 
 
 def test_a_newcomer_loads_beside_the_training_and_joins_at_a_pause() -> None:
@@ -332,7 +366,7 @@ def test_a_newcomer_loads_beside_the_training_and_joins_at_a_pause() -> None:
     assert joined == {"worker": 1, "host": "host-1", "rows": 2 * ROWS, "round": 5}
     assert [event["why"] for event in stage.told.of("reload")] == ["joining"]
     assert "recovered" not in stage.told.kinds
-    assert stage.crew.failures == 0
+    assert stage.membership.failures == 0
 
 
 def test_a_newcomer_stands_where_the_ring_paused_and_not_where_it_began() -> None:
@@ -367,7 +401,7 @@ def test_a_newcomer_that_is_lost_does_not_disturb_the_ring() -> None:
 def self_unless_newcomer(stage: Stage) -> Callable[..., Any]:
     """A load that never ends for the first newcomer."""
     load = stage._load
-    return lambda worker, *rest: Never() if worker == 1 and stage.crew.failures == 0 else load(worker, *rest)
+    return lambda worker, *rest: Never() if worker == 1 and stage.membership.failures == 0 else load(worker, *rest)
 
 
 def test_one_who_is_leaving_hands_its_rows_over_without_a_break() -> None:
@@ -381,7 +415,7 @@ def test_one_who_is_leaving_hands_its_rows_over_without_a_break() -> None:
     assert [event["worker"] for event in stage.told.of("joined")] == [2]
     assert stage.group.ended == [1]
     assert not told_to(stage.group, "free")
-    assert stage.crew.failures == 0
+    assert stage.membership.failures == 0
     assert "worker_lost" not in stage.told.kinds
 
 
@@ -504,7 +538,7 @@ def test_on_failure_restart_all_begin_anew_from_the_newest_model() -> None:
     assert stage.began == [0, 6]
     assert sorted(stage.group.started) == [0, 0, 1, 1, 1, 2, 2]  # 1 was asked for when it was lost, too
     assert parts_loaded(stage.group)[3:] == [(0, 0), (1, 1), (2, 2)]
-    assert stage.crew.failures == 1
+    assert stage.membership.failures == 1
     assert stage.master.rows_reloaded == 6 * ROWS
 
 
@@ -543,7 +577,29 @@ def test_the_first_dealing_has_a_part_for_every_worker_or_for_every_unit() -> No
     units = [(Slice("a", index, 0, 10 * (index + 1), 0),) for index in range(3)]
     evals = [(Slice("b", 0, 0, 5, 0),)]
     few = Dealt.among(units, evals, 2)
-    assert few.parts == (Part(0, (2,), (0,)), Part(1, (0, 1)))
+    assert few.parts == (Shard(0, (2,), (0,)), Shard(1, (0, 1)))
     assert few.rows == (10, 20, 30)
     assert few.shards(few.parts[0]) == ((units[2],), (evals[0],))
     assert [part.base for part in Dealt.among(units, [], 9).parts] == [0, 1, 2]
+
+
+def test_workers_that_cannot_reach_each_other_in_two_rings_are_parted() -> None:
+    stage = Stage(3)
+
+    def part(rounds: int) -> Callable[[], None]:
+        def act() -> None:
+            for worker in stage.rings[-1]:
+                stage.round[worker] += rounds
+                stage._end(worker, "broken")
+                if worker == 0:  # its member is 0, that of worker 2 is 2
+                    stage.ends[worker] = replace(stage.ends[worker], unreachable=frozenset({(0, 2)}))
+
+        return act
+
+    assert stage.play(part(3), part(2)) == standing_at(20)
+    assert [sorted(ring) for ring in stage.rings] == [[0, 1, 2], [0, 1, 2], [0, 1]]
+    assert stage.began == [0, 3, 5]
+    (warning,) = stage.told.of("warning")
+    assert "worker 0 on" in warning["message"]
+    assert "worker 2 on" in warning["message"]
+    assert [lost["worker"] for lost in stage.told.of("worker_lost")] == [2]

@@ -17,7 +17,7 @@ import dray
 from dray.data.cuts import LARGEST
 from dray.data.split import Split
 from dray.errors import ConfigError, DataError
-from dray.telemetry.run_directory import open_run
+from dray.runs.directory import open_run
 from dray.training.result import TrainResult
 from small_data import write
 
@@ -178,7 +178,7 @@ def test_rows_that_an_earlier_run_was_trained_on_are_not_evaluated_on(data: str,
 
 def test_the_same_rows_are_held_out_again_and_told_honestly(data: str) -> None:
     run(data, "first", eval_fraction=0.25, seed=3)
-    with pytest.raises(ConfigError, match=r"--eval-fraction 0\.25 --seed 3"):
+    with pytest.raises(ConfigError, match=r"--eval-fraction 0\.25 --split-seed 3"):
         run(data, "more", continue_from="first", eval_fraction=0.2, seed=3)
     more = run(data, "more", continue_from="first", eval_fraction=0.25, seed=3)
     held_out = Split(0.25, 3).picks(np.arange(ROWS))

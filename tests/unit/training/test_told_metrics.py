@@ -17,7 +17,7 @@ import xgboost
 
 import datasets
 import dray
-from dray.learners.xgboost_metrics import OBJECTIVES
+from dray.learners.xgboost.metrics import OBJECTIVES
 
 Floats = npt.NDArray[np.float64]
 ROWS, QUERY_ROWS = 900, 12

@@ -16,7 +16,7 @@ import datasets
 import dray
 from dray.data.split import Split
 from dray.errors import ConfigError
-from dray.telemetry.run_directory import open_run
+from dray.runs.directory import open_run
 from dray.threads.limits import cpus_of_this_process
 from dray.training.result import TrainResult
 from s3_server import S3Server

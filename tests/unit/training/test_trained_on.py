@@ -6,7 +6,7 @@ from dray.errors import ConfigError
 from dray.training.trained_on import HeldOut, TrainedOn, held_out, require_held_out
 
 A, B, C = ("a.parquet", 100, 1000), ("b.parquet", 50, 500), ("c.parquet", 10, 100)
-SPLIT = {"eval_fraction": 0.2, "seed": 0}
+SPLIT = {"eval_fraction": 0.2, "split_seed": 0}
 
 
 def earlier(*files: tuple[str, int, int], split: HeldOut | None = None) -> TrainedOn:
@@ -30,8 +30,8 @@ def test_other_files_are_not_known() -> None:
     ("before", "train", "split", "told"),
     [
         (earlier(A), [A], SPLIT, "trained on all of it"),
-        (earlier(A, split=SPLIT | {"seed": 1}), [A], SPLIT, "--eval-fraction 0.2 --seed 1"),
-        (earlier(A, split=SPLIT | {"eval_fraction": 0.3}), [A], SPLIT, "--eval-fraction 0.3 --seed 0"),
+        (earlier(A, split=SPLIT | {"split_seed": 1}), [A], SPLIT, "--eval-fraction 0.2 --split-seed 1"),
+        (earlier(A, split=SPLIT | {"eval_fraction": 0.3}), [A], SPLIT, "--eval-fraction 0.3 --split-seed 0"),
         (earlier(A, B, split=SPLIT), [B, A], SPLIT, "b.parquet is to be evaluated on"),
         (earlier(A, B, split=SPLIT), [B], SPLIT, "most of it"),
     ],
@@ -71,11 +71,11 @@ def test_what_is_kept_comes_back(split: HeldOut | None) -> None:
 @pytest.mark.parametrize(
     ("config", "how"),
     [
-        ({"eval_fraction": None, "seed": 3}, None),
-        ({"eval_fraction": 0.2, "seed": 3}, {"eval_fraction": 0.2, "seed": 3}),
-        ({"eval_fraction": 0.2, "eval_by": "random", "seed": 3}, {"eval_fraction": 0.2, "seed": 3}),
-        ({"eval_fraction": 0.2, "eval_by": "time", "seed": 3}, {"eval_fraction": 0.2, "eval_by": "time"}),
-        ({"eval_last": 2, "eval_fraction": None, "seed": 3}, {"eval_last": 2}),
+        ({"eval_fraction": None, "split_seed": 3}, None),
+        ({"eval_fraction": 0.2, "split_seed": 3}, {"eval_fraction": 0.2, "split_seed": 3}),
+        ({"eval_fraction": 0.2, "eval_by": "random", "split_seed": 3}, {"eval_fraction": 0.2, "split_seed": 3}),
+        ({"eval_fraction": 0.2, "eval_by": "time", "split_seed": 3}, {"eval_fraction": 0.2, "eval_by": "time"}),
+        ({"eval_last": 2, "eval_fraction": None, "split_seed": 3}, {"eval_last": 2}),
     ],
 )
 def test_only_what_decides_which_rows_are_held_out_counts(config: dict[str, object], how: HeldOut | None) -> None:

@@ -80,13 +80,16 @@ def _of_use(spec: HostSpec, cluster: str, seen: Mapping[str, Any]) -> list[Probl
     found = []
     state = seen["state"]
     if state.get("cluster", cluster) != cluster and any(node["alive"] for node in seen["nodes"].values()):
-        owner = state.get("owner", "somebody")
+        owner = state.get("owner", "another user")
         words = f"{seen['directory']} belongs to a cluster {state.get('name')} that {owner} started"
         found.append(Problem(host, "already used", words, "take that one down, or give this one another name"))
     found += [
         Problem(host, "already used", f"{other} runs there", "take it down, or leave the machine out")
         for other in seen["used_by"]
     ]
+    if seen["unfit"] and not found:
+        fix = "set directory: to one that is empty or not there yet; dray keeps its own files there and nothing else"
+        found.append(Problem(host, "not usable", seen["unfit"], fix))
     if not seen["writable"]:
         words = f"{seen['user']} may not write to {seen['directory']}"
         found.append(Problem(host, "not usable", words, "set directory: to a place that may be written"))
@@ -153,7 +156,7 @@ def _of_room(spec: HostSpec, nodes: Sequence[Node], seen: Mapping[str, Any]) -> 
 
 
 def _of_same(facts: Mapping[str, Mapping[str, Any]]) -> list[Problem]:
-    """Find machines that stand in the fleet under two names: their directories are the same."""
+    """Find machines that are in the fleet under two names: their directories are the same."""
     first: dict[tuple[str, str], str] = {}
     found = []
     for host, seen in facts.items():
@@ -191,7 +194,7 @@ def warnings_of(fleet: FleetFile, facts: Mapping[str, Mapping[str, Any]], here: 
     found = []
     if fleet.dashboard_host not in _LOOPBACK:
         found.append(
-            f"The dashboard listens on {fleet.dashboard_host}: whoever has the token and reaches it runs what he likes "
+            f"The dashboard listens on {fleet.dashboard_host}: anyone with the token and a way to it can run code "
             "there, and the token travels unencrypted."
         )
     head = facts.get(fleet.head_host, {}).get("versions", {})

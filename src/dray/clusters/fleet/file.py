@@ -4,18 +4,30 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
-from dray.clusters.words import check_name
+from dray.clusters.resolve import check_name
 from dray.config.yaml_file import read_yaml
 from dray.errors import ConfigError, DrayError, nearest
+from dray.rings.ports import DEFAULT as DEFAULT_RING
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgt]?)(i?)b?", re.IGNORECASE)
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
 _HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9._:%-]*[A-Za-z0-9])?")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _PORTS_PER_NODE = 6
 
 
@@ -26,7 +38,10 @@ def as_bytes(value: Any) -> Any:
     found = _SIZE.fullmatch(value.strip())
     if not found:
         raise ValueError("must be a size such as 6G or 512M")
-    return int(float(found[1]) * 1024 ** _POWERS[found[2].lower()])
+    size = float(found[1]) * 1024 ** _POWERS[found[2].lower()]
+    if not size < 2**63:
+        raise ValueError("must be a size that a machine can have")
+    return int(size)
 
 
 def _as_host(value: Any) -> Any:
@@ -34,6 +49,16 @@ def _as_host(value: Any) -> Any:
     return {"host": value} if isinstance(value, str) else value
 
 
+def _check_variables(env: dict[str, str]) -> dict[str, str]:
+    for name, value in env.items():
+        if not _VARIABLE.fullmatch(name):
+            raise ValueError(f'"{name}" cannot be the name of a variable')
+        if "\0" in value:
+            raise ValueError(f"the value of {name} holds a zero byte")
+    return env
+
+
+Env = Annotated[dict[str, str], AfterValidator(_check_variables)]
 Bytes = Annotated[int, BeforeValidator(as_bytes), Field(gt=0)]
 Port = Annotated[int, Field(gt=0, lt=65536)]
 Range = Annotated[str, Field(pattern=r"^\d+-\d+$")]
@@ -44,7 +69,7 @@ class _Model(BaseModel):
 
 
 class Ports(_Model):
-    """Where the cluster's processes listen. Every host must reach every other one there; nobody else needs to."""
+    """Where the cluster's processes listen. Every host must reach every other one there; no other machine needs to."""
 
     gcs: Port = 6379
     """The head: every node, and every driver on a machine of the cluster, connects here."""
@@ -58,22 +83,47 @@ class Ports(_Model):
     workers: Range = "10002-19999"
     """For the processes that do the work; divided among the nodes of a host."""
 
+    ring: Range = DEFAULT_RING
+    """For the connections between workers that train together: one port for each, and one for the driver."""
+
     @property
     def worker_range(self) -> tuple[int, int]:
-        first, last = self.workers.split("-")
-        return int(first), int(last)
+        return _range(self.workers)
+
+    @property
+    def ring_range(self) -> tuple[int, int]:
+        return _range(self.ring)
+
+    def node_range(self, workers: int) -> tuple[int, int]:
+        """Return the ports of the nodes of a host, as if it had the head too."""
+        return self.nodes, self.nodes + _PORTS_PER_NODE * (workers + 1) - 1
 
     @model_validator(mode="after")
     def _apart(self) -> Ports:
-        first, last = self.worker_range
-        if not 1024 <= first < last < 65536:
-            raise ValueError("workers must go from a smaller to a larger port, between 1024 and 65535")
         if self.gcs == self.dashboard:
             raise ValueError("gcs and dashboard must be two ports")
-        for name in ("gcs", "dashboard", "nodes"):
-            if first <= getattr(self, name) <= last:
-                raise ValueError(f"{name} lies among the ports of the workers ({self.workers})")
+        for key in ("workers", "ring"):
+            text = getattr(self, key)
+            first, last = _range(text)
+            if not 1024 <= first < last < 65536:
+                raise ValueError(f"{key} must go from a smaller to a larger port, between 1024 and 65535")
+            for name in ("gcs", "dashboard", "nodes"):
+                if first <= getattr(self, name) <= last:
+                    raise ValueError(f"{name} lies among the ports of {key} ({text})")
+        if _overlap(self.worker_range, self.ring_range):
+            raise ValueError(
+                f"workers ({self.workers}) and ring ({self.ring}) have ports in common: change one of them"
+            )
         return self
+
+
+def _range(text: str) -> tuple[int, int]:
+    first, last = text.split("-")
+    return int(first), int(last)
+
+
+def _overlap(one: tuple[int, int], other: tuple[int, int]) -> bool:
+    return one[0] <= other[1] and other[0] <= one[1]
 
 
 class Docker(_Model):
@@ -127,7 +177,7 @@ class HostSpec(_Model):
     """GPUs of each. Default: none."""
 
     user: str | None = None
-    """Who logs in. Default: the fleet's."""
+    """User to log in as. Default: the fleet's."""
 
     key: str | None = None
     """Private key. Default: the fleet's."""
@@ -144,7 +194,7 @@ class HostSpec(_Model):
     venv: str | None = None
     """Virtual environment. Default: the fleet's."""
 
-    env: dict[str, str] = {}
+    env: Env = {}
     """Variables for every Ray process there."""
 
     @field_validator("host")
@@ -174,7 +224,7 @@ class FleetFile(_Model):
     """The machine with the head, which runs beside that machine's workers if it has any. Default: the first one."""
 
     user: str | None = None
-    """Who logs in. Default: as ~/.ssh/config says, or the user here."""
+    """User to log in as. Default: as ~/.ssh/config says, or the user here."""
 
     key: str | None = None
     """Private key. Default: the agent's, those in ~/.ssh."""
@@ -209,7 +259,7 @@ class FleetFile(_Model):
     tls: Tls | None = None
     """Encryption between the nodes."""
 
-    env: dict[str, str] = {}
+    env: Env = {}
     """Variables for every Ray process."""
 
     @field_validator("name")
@@ -224,20 +274,25 @@ class FleetFile(_Model):
             raise ValueError("hosts is empty: name a machine")
         names = [host.host for host in self.hosts]
         if twice := sorted({name for name in names if names.count(name) > 1}):
-            raise ValueError(f"the host {twice[0]} stands there twice: give it once, with more workers")
+            raise ValueError(f"the host {twice[0]} is listed twice: give it once, with more workers")
         if self.docker and (self.venv or self.install):
             raise ValueError("docker excludes venv and install: the image brings everything")
+        for env in (self.env, *(host.env for host in self.hosts)) if self.docker else ():
+            if broken := [name for name, value in env.items() if "\n" in value or "\r" in value]:
+                raise ValueError(
+                    f"the variable {broken[0]} has a line break, which Docker does not take: write it in one line"
+                )
         if self.venv and self.install:
             raise ValueError("install excludes venv: an environment that is there is only checked")
         for host in self.machines:
-            first = self.ports.nodes
-            last = first + _PORTS_PER_NODE * (host.workers + 1) - 1
-            low, high = self.ports.worker_range
-            taken = {self.ports.gcs, self.ports.dashboard} & set(range(first, last + 1))
-            if taken or (first <= high and low <= last) or last > 65535:
+            ports = self.ports
+            first, last = ports.node_range(host.workers)
+            single = ((port, port) for port in (ports.gcs, ports.dashboard))
+            others = (*single, ports.worker_range, ports.ring_range)
+            if last > 65535 or any(_overlap((first, last), other) for other in others):
                 raise ValueError(
                     f"the host {host.host} needs the ports {first}-{last}, which others use: "
-                    "change ports.nodes or ports.workers"
+                    "change ports.nodes, ports.workers or ports.ring"
                 )
         return self
 
@@ -285,8 +340,9 @@ def read_fleet(path: str) -> FleetFile:
     document = read_yaml(path, "fleet file", "name: lab")
     fleet = make_fleet(document, origin=path)
     # A path beside the file means the same wherever the command is called.
-    if fleet.install and (wheel := Path(path).parent / Path(fleet.install).expanduser()).is_file():
-        fleet = fleet.model_copy(update={"install": str(wheel.resolve())})
+    with suppress(OSError, ValueError, RuntimeError):  # what cannot be a path here is a requirement
+        if fleet.install and (wheel := Path(path).parent / Path(fleet.install).expanduser()).is_file():
+            fleet = fleet.model_copy(update={"install": str(wheel.resolve())})
     return fleet
 
 

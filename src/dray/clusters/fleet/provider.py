@@ -1,24 +1,24 @@
-"""A fleet that runs: its status, its logs, its end, and the way to its job server."""
+"""Fleets behind the contract of all clusters (`Provider`)."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from dray.clusters import known as store
 from dray.clusters.fleet.checks import Problem, warnings_of
-from dray.clusters.fleet.file import FleetFile
+from dray.clusters.fleet.file import FleetFile, make_host, read_fleet
 from dray.clusters.fleet.host.sending import modules
 from dray.clusters.fleet.layout import indices, node_name
 from dray.clusters.fleet.session import Session, silent, versions_here
 from dray.clusters.fleet.ssh import HostError, tunnel, wait_for
-from dray.clusters.fleet.up import fleet_of
+from dray.clusters.fleet.up import WAIT_S, add, fleet_of, up
 from dray.clusters.fleet.view import status_of
 from dray.clusters.known import Known
-from dray.clusters.provider import Status, Tell
+from dray.clusters.provider import Provider, Status, Tell
 from dray.errors import ClusterError, ConfigError, nearest
 
 DRAIN_S = 30.0
@@ -27,8 +27,28 @@ _REACH_S = 2.0
 _DRAIN_CALL_S = 20.0
 
 
-class Fleet:
-    """Clusters of machines that are reached by SSH (`dray.clusters.provider.Provider`). Holds nothing."""
+class Fleet(Provider):
+    """Clusters of machines that are reached by SSH."""
+
+    kind = "fleet"
+    changes = "A fleet changes by dray cluster add HOST and dray cluster remove HOST."
+
+    def up(self, file: str | None, tell: Tell = silent, *, wait_s: float | None = None) -> Status:
+        if file is None:
+            raise ConfigError(
+                "No fleet file is given.", fix="dray cluster up fleet.yaml; docs/guides/fleet.md has one."
+            )
+        return up(read_fleet(file), tell, wait_s=WAIT_S if wait_s is None else wait_s)
+
+    def add(self, known: Known, host: Mapping[str, Any], tell: Tell = silent) -> Status:
+        return add(known, make_host(host), tell)
+
+    def remove(self, known: Known, host: str, tell: Tell = silent, *, drain_s: float = DRAIN_S) -> None:
+        """Take one machine out: Ray puts nothing more on it, its tasks have `drain_s` to go elsewhere, then it ends.
+
+        One that does not answer any more is forgotten.
+        """
+        wait_for(_remove(known, host, tell, drain_s))
 
     def status(self, known: Known) -> Status:
         return wait_for(_status(known))
@@ -43,6 +63,10 @@ class Fleet:
     def down(self, known: Known, tell: Tell = silent) -> None:
         wait_for(_down(known, tell))
 
+    def cleanup(self, known: Known, limit_bytes: int, tell: Tell = silent) -> dict[str, dict[str, int]]:
+        """Remove session directories on every machine, the oldest first; never one that a process uses."""
+        return wait_for(_cleanup(known, limit_bytes, tell))
+
     @contextmanager
     def endpoint(self, known: Known) -> Iterator[str]:
         """Give the job server through an SSH tunnel; it asks for the cluster's token all the same."""
@@ -50,22 +74,6 @@ class Fleet:
         host, _, port = known.dashboard.removeprefix("http://").rpartition(":")
         with tunnel(fleet, fleet.head_host, host, int(port)) as here:
             yield f"http://127.0.0.1:{here}"
-
-
-def remove(known: Known, host: str, tell: Tell = silent, *, drain_s: float = DRAIN_S) -> None:
-    """Take one machine out: Ray puts nothing more on it, what runs there has `drain_s` to go elsewhere, then it ends.
-
-    One that does not answer any more is forgotten.
-    """
-    wait_for(_remove(known, host, tell, drain_s))
-
-
-def cleanup(known: Known, limit_bytes: int, tell: Tell = silent) -> dict[str, dict[str, int]]:
-    """Remove old session directories of this cluster on every machine, the oldest first, down to the limit.
-
-    Never one that a process uses. Returns by machine: removed, freed_bytes, kept_bytes.
-    """
-    return wait_for(_cleanup(known, limit_bytes, tell))
 
 
 async def _status(known: Known) -> Status:
@@ -145,8 +153,7 @@ async def _down(known: Known, tell: Tell) -> None:
 
         async def one(host: str) -> None:
             tell(host, "working", "stops")
-            await session.ask(host, "stop")
-            tell(host, "done", "is down")
+            tell(host, "done", ended("is down", await session.ask(host, "stop")))
 
         _, more = await session.each(list(session.machines), one)
     if not (left := problems + more):
@@ -161,6 +168,11 @@ async def _down(known: Known, tell: Tell) -> None:
         Known(known.name, known.kind, known.address, known.dashboard, {**known.details, "fleet": _json(smaller)})
     )
     raise _left(fleet.name, left)
+
+
+def ended(words: str, kept: str) -> str:
+    """Return what is said of a machine at the end, with what was not removed there."""
+    return f"{words}; {kept}" if kept else words
 
 
 def _left(name: str, problems: list[Problem]) -> ClusterError:
@@ -186,11 +198,12 @@ async def _remove(known: Known, host: str, tell: Tell, drain_s: float) -> None:
             await _drain(session, known, host, tell, drain_s)
         if host in session.machines:
             tell(host, "working", "stops")
-            _, more = await session.ask_all([host], "stop")
+            answers, more = await session.ask_all([host], "stop")
             if more:
                 raise ClusterError(f"{more[0]}.", fix="Try again.")
-        words = "is out" if host in session.machines else f"is forgotten: {problems[0].reason}"
-        tell(host, "done", words)
+            tell(host, "done", ended("is out", answers[host]))
+        else:
+            tell(host, "done", f"is forgotten: {problems[0].reason}")
     if host == fleet.head_host:
         store.remove(fleet.name)
         return

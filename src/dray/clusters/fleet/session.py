@@ -19,6 +19,7 @@ from dray.clusters.fleet.host.sending import modules
 from dray.clusters.fleet.layout import indices, ports_of
 from dray.clusters.fleet.ssh import HostError, Reached, reach
 from dray.clusters.provider import Tell
+from dray.rings.ports import VARIABLE as RING_VARIABLE
 
 _OWN_VENV = "~/.dray/venv"
 _INSTALL_S = 1800.0
@@ -142,7 +143,8 @@ class Session:
         """Return what the agent must know of a machine for anything that it does."""
         fleet = self.fleet
         tls = fleet.tls
-        variables: dict[str, str] = {**fleet.env, **spec.env}
+        # Jobs are started by these processes, and have it from them.
+        variables: dict[str, str] = {**fleet.env, **spec.env, RING_VARIABLE: fleet.ports.ring}
         if tls:
             variables |= {
                 "RAY_USE_TLS": "1",

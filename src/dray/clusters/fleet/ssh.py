@@ -24,6 +24,9 @@ from dray.errors import ClusterError, ConfigError
 _CONNECT_S = 10.0
 _ANSWER_S = 120.0
 _ALIVE_S = 5.0
+_TIMEOUTS = {"keepalive_interval": _ALIVE_S, "connect_timeout": _CONNECT_S, "login_timeout": _CONNECT_S}
+_LONGEST_LINE = 64 << 20
+"""Logs of a node, in one answer, are a hundredth of it."""
 T = TypeVar("T")
 
 
@@ -70,7 +73,7 @@ class Reached:
             except (OSError, load_asyncssh().Error) as error:
                 raise self._trouble("unreachable", f"the connection was lost: {error}") from error
         if "error" in answer:
-            raise self._trouble("not usable", answer["error"])
+            raise self._trouble("not usable", str(answer["error"]))
         return answer["answer"]
 
     async def _answer(self, number: int, told: Callable[[str], None] | None) -> dict[str, Any]:
@@ -78,13 +81,13 @@ class Reached:
             # What a shell's start-up file prints comes before the first answer.
             if not line.startswith(MARK):
                 continue
-            message: dict[str, Any] = json.loads(line[len(MARK) :])
-            if message["id"] != number:
-                continue  # to a request that nobody waits for any more
-            if "tell" not in message:
+            message = _message(line[len(MARK) :])
+            if message.get("id") != number:
+                continue  # to a request whose caller no longer waits
+            if "answer" in message or "error" in message:
                 return message
-            if told:
-                told(message["tell"])
+            if told and "tell" in message:
+                told(str(message["tell"]))
         words = (await self._process.stderr.read()).strip().splitlines()
         raise self._trouble("not usable", words[-1] if words else "its Python ended")
 
@@ -95,6 +98,8 @@ class Reached:
             if not chunk:
                 return ""
             self._read += chunk
+            if len(self._read) > _LONGEST_LINE:
+                raise self._trouble("not usable", f"it sent {len(self._read):,} characters without a line's end")
         line, _, self._read = self._read.partition("\n")
         return line + "\n"
 
@@ -112,6 +117,15 @@ class Reached:
         self.connection.close()
         with suppress(Exception):
             await asyncio.wait_for(self.connection.wait_closed(), 2)
+
+
+def _message(text: str) -> dict[str, Any]:
+    """Return what an agent says; nothing if it is none of its messages."""
+    try:
+        message = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    return message if isinstance(message, dict) else {}
 
 
 async def reach(fleet: FleetFile, host: str) -> Reached:
@@ -132,11 +146,7 @@ async def connect(fleet: FleetFile, host: str) -> Any:
     asyncssh = load_asyncssh()
     spec = fleet.machine(host)
     user, port, key = spec.user or fleet.user, spec.port or fleet.port, spec.key or fleet.key
-    options: dict[str, Any] = {
-        "keepalive_interval": _ALIVE_S,
-        "connect_timeout": _CONNECT_S,
-        "login_timeout": _CONNECT_S,
-    }
+    options: dict[str, Any] = dict(_TIMEOUTS)
     if user:
         options["username"] = user
     if port:
@@ -148,7 +158,21 @@ async def connect(fleet: FleetFile, host: str) -> Any:
     if fleet.known_hosts:
         options["known_hosts"] = str(Path(fleet.known_hosts).expanduser())
     try:
-        return await asyncssh.connect(host, **options)
+        settings = await asyncio.to_thread(_settings, host, **options)
+        if settings.known_hosts is None:
+            words = "the SSH configuration here has its check switched off (UserKnownHostsFile none)"
+            fix = f"remove that line for {host} from ~/.ssh/config, or name the file with its key: known_hosts:"
+            raise HostError(Problem(host, "host key", words, fix))
+        if jump := await asyncio.to_thread(_unchecked_jump, settings.tunnel):
+            words = f"the SSH configuration here has the check of {jump}, on the way, switched off"
+            fix = f"remove the line UserKnownHostsFile none for {jump} from ~/.ssh/config"
+            raise HostError(Problem(host, "host key", words, fix))
+        return await _open(host, options)
+    except asyncssh.ConfigParseError as error:
+        raise ConfigError(
+            f"The SSH configuration here cannot be read: {error}.",
+            fix=f"Correct ~/.ssh/config until `ssh -G {host}` works.",
+        ) from error
     except asyncssh.HostKeyNotVerifiable as error:
         scan = f"ssh-keyscan {f'-p {port} ' if port else ''}{host} >> {fleet.known_hosts or '~/.ssh/known_hosts'}"
         fix = f"compare its key with the one that its administrator gives you, then {scan}"
@@ -164,6 +188,67 @@ async def connect(fleet: FleetFile, host: str) -> Any:
         words = (os.strerror(number) if number and number > 0 else str(error)) or f"no answer within {_CONNECT_S:g} s"
         fix = f"check that `ssh {host}` works, or take it out: dray cluster remove {host} --cluster {fleet.name}"
         raise HostError(Problem(host, "unreachable", words, fix)) from error
+
+
+def _settings(host: str, **options: Any) -> Any:
+    """Return what the SSH configuration says of a host, also in its second pass (`Match final`)."""
+    settings = load_asyncssh().SSHClientConnectionOptions(config=(), host=host, **options)
+    if settings.config.has_match_final():
+        settings.update(host=host, reload=True, canonical=False, final=True)
+    return settings
+
+
+async def _open(host: str, options: dict[str, Any], way: tuple[str, ...] = ()) -> Any:
+    """Connect to a host, through those of its ProxyJump, each with its key checked.
+
+    asyncssh reads the configuration again while it connects, and opens jumps by itself: the files with the host keys
+    and the way are given to it, so that nothing read later changes them.
+    """
+    settings = await asyncio.to_thread(_settings, host, **options)
+    via = None
+    try:
+        for jump, user, port in _jumps(settings.tunnel):
+            if jump in (*way, host):
+                raise ConfigError(
+                    f"The SSH configuration here leads to {jump} through {jump} itself.",
+                    fix=f"Remove ProxyJump for {jump} from ~/.ssh/config.",
+                )
+            given = {"username": user, "port": port, "tunnel": via}
+            via = await _open(jump, _TIMEOUTS | {name: value for name, value in given.items() if value}, (*way, host))
+        fixed = {"known_hosts": settings.known_hosts or [], "tunnel": via or options.get("tunnel")}
+        connection = await load_asyncssh().connect(host, config=(), **(options | fixed))
+    except BaseException:
+        if via is not None:
+            via.close()
+        raise
+    connection.set_tunnel(fixed["tunnel"])  # which it closes with itself
+    return connection
+
+
+def _jumps(tunnel: object) -> Iterator[tuple[str, str, int | None]]:
+    """Yield host, user and port of each host of a ProxyJump."""
+    for jump in tunnel.split(",") if isinstance(tunnel, str) else ():
+        user, _, place = jump.rpartition("@")
+        host, _, port = place.rpartition(":") if ":" in place else (place, "", "")
+        if port and not port.isdecimal():
+            raise ConfigError(
+                f'The SSH configuration here has the ProxyJump "{jump}", whose port is not a number.',
+                fix="Correct it in ~/.ssh/config: user@host:port.",
+            )
+        yield host, user, int(port) if port else None
+
+
+def _unchecked_jump(tunnel: object, seen: frozenset[str] = frozenset()) -> str:
+    """Return the first host of a ProxyJump, or of those on the way to it, whose key would not be checked."""
+    for host, _, _ in _jumps(tunnel):
+        if host in seen:
+            continue
+        seen |= {host}
+        settings = _settings(host)
+        found = host if settings.known_hosts is None else _unchecked_jump(settings.tunnel, seen)
+        if found:
+            return found
+    return ""
 
 
 def wait_for(work: Coroutine[Any, Any, T]) -> T:

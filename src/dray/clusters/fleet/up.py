@@ -9,7 +9,7 @@ import asyncio
 import secrets
 import time
 from collections.abc import Collection, Mapping
-from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from dray.clusters import known as store
@@ -22,15 +22,16 @@ from dray.clusters.fleet.checks import (
     warnings_of,
     why_not_started,
 )
-from dray.clusters.fleet.file import FleetFile, HostSpec
+from dray.clusters.fleet.file import FleetFile, HostSpec, make_fleet
 from dray.clusters.fleet.host.sending import modules
 from dray.clusters.fleet.layout import HEAD, Node, nodes_of
+from dray.clusters.fleet.pairs import blocked_pairs
 from dray.clusters.fleet.session import Session, owner_here, silent, versions_here
 from dray.clusters.fleet.ssh import HostError, load_asyncssh, wait_for
 from dray.clusters.fleet.view import status_of
 from dray.clusters.known import Known
 from dray.clusters.provider import Status, Tell
-from dray.errors import ClusterError
+from dray.errors import ClusterError, DrayError
 
 WAIT_S = 120.0
 _POLL_S = 0.2
@@ -59,7 +60,13 @@ def add(known: Known, spec: HostSpec, tell: Tell = silent, *, wait_s: float = WA
 
 
 def fleet_of(known: Known) -> FleetFile:
-    return FleetFile.model_validate(known.details["fleet"])
+    values, cluster = known.details.get("fleet"), known.details.get("cluster")
+    if not isinstance(values, dict) or not isinstance(cluster, str):
+        raise store.damaged(known.name, "its fleet is missing")
+    try:
+        return make_fleet(values)
+    except DrayError as error:
+        raise store.damaged(known.name, error.what.rstrip(".")) from error
 
 
 def _known(name: str) -> Known | None:
@@ -95,21 +102,18 @@ async def _bring_up(fleet: FleetFile, before: Known | None, only: str | None, te
             await start.run(store.make_token(fleet.name))
             view = await start.wait()
         except BaseException as error:
-            await start.undo()
-            store.save(before) if before else store.remove(fleet.name)
-            if isinstance(error, _NotUpError):
-                raise failure(fleet.name, error.problems, _OUTCOMES[before is None]) from None
-            if isinstance(error, HostError):
-                raise failure(fleet.name, [error.problem], _OUTCOMES[before is None]) from None
+            left = await start.undo()
+            if not left:  # otherwise it stays known as it is, so that `down` finds what is left
+                store.save(before) if before else store.remove(fleet.name)
+            if isinstance(error, _NotUpError | HostError):
+                problems = error.problems if isinstance(error, _NotUpError) else [error.problem]
+                raise failure(fleet.name, [*problems, *left], start.outcome(left, before)) from None
             raise
         facts = start.facts()
         warnings = warnings_of(fleet, facts, versions_here())
         for host in hosts:
             tell(host, "done", "is up")
         return status_of(_known_of(fleet, cluster, start.address), fleet, facts, {}, view, warnings)
-
-
-_OUTCOMES = {True: "Nothing was left running.", False: "What ran before still does."}
 
 
 class _NotUpError(Exception):
@@ -153,6 +157,11 @@ async def _inspect(session: Session, hosts: list[str], only: str | None) -> dict
     if only and not head["nodes"].get(str(HEAD), {}).get("alive"):
         problems.append(Problem(fleet.head_host, "did not start", "its head does not run", "dray cluster up FILE"))
     if problems:
+        raise _told(session, problems, outcome)
+    if only:  # the others take part in this alone, as far as they answer
+        hosts = [machine.host for machine in fleet.machines]
+        await session.connect(hosts)
+    if problems := await blocked_pairs(session, hosts, only):
         raise _told(session, problems, outcome)
     return facts
 
@@ -288,16 +297,25 @@ class Start:
         if problems:
             raise _NotUpError(problems)
 
-    async def undo(self) -> None:
-        """Take back what was started here."""
+    async def undo(self) -> list[Problem]:
+        """Take back what was started here; return the machines where that failed, with what to do."""
 
         async def one(host: str) -> None:
-            if host in self._claimed_before:
-                await self._session.ask(host, "stop", nodes=[node.index for node in self._missing[host]])
-            else:
-                await self._session.ask(host, "stop")
+            some = {"nodes": [node.index for node in self._missing[host]]} if host in self._claimed_before else {}
+            try:
+                kept = await self._session.ask(host, "stop", **some)
+            except HostError as error:
+                fix = f"dray cluster down {self._fleet.name} when {host} answers"
+                raise HostError(replace(error.problem, fix=fix)) from error
+            if kept:
+                self._session.tell(host, "failed", kept)
 
-        hosts = [host for host in self._hosts if self._missing[host]]
         # A task that was cancelled may still clean up; one machine less does not keep the others from it.
-        with suppress(Exception):
-            await self._session.each(hosts, one)
+        return (await self._session.each([host for host in self._hosts if self._missing[host]], one))[1]
+
+    def outcome(self, left: list[Problem], before: Known | None) -> str:
+        """Return what runs after all was taken back but on the machines in `left`."""
+        if left:
+            hosts = ", ".join(problem.host for problem in left)
+            return f"What was started on {hosts} could not be ended, and may still run."
+        return "What ran before still does." if before and not self._anew else "Nothing was left running."

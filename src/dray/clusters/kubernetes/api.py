@@ -1,29 +1,31 @@
 """The Kubernetes API, as far as it is needed: plain JSON over the connection that the official client sets up.
 
-`kubernetes` finds the cluster, its certificates and credentials (kubeconfig with contexts and login plugins, or the
+`library.py` finds the cluster, its certificates and credentials (kubeconfig with contexts and login plugins, or the
 service account of a pod); what it says comes back as plain values, and what goes wrong as a `ClusterError`.
 """
 
 from __future__ import annotations
 
 import json
-import os
+import re
 import time
-from collections.abc import Iterator, Mapping
-from importlib import import_module
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import urlencode
 
-from dray.errors import ClusterError, ConfigError, nearest
-
-Json = dict[str, Any]
+from dray.clusters.kubernetes.library import Connection
+from dray.clusters.kubernetes.shapes import Json, sound
+from dray.errors import ClusterError
 
 FIELD_MANAGER = "dray"
 _APPLY = "application/apply-patch+yaml"
 _JSON_PATCH = "application/json-patch+json"
 _TIMEOUT_S = 30.0
+_SILENCE_S = 60.0
+"""A log that says nothing for so long is asked for anew: a connection may die without a word."""
 _TRIES = 4
+LONGEST_LINE = 1 << 20
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\dT[\d:.]+(Z|[+-]\d\d:\d\d)")
 _PASSING = (429, 500, 502, 503, 504)
 
 _PATHS = {
@@ -50,37 +52,43 @@ class RefusedError(ClusterError):
         return int(self.args[2])
 
 
+class UnreachableError(RefusedError):
+    """The API server does not answer, or says that it cannot at the moment; later it may."""
+
+
 class Api:
     """One namespace of one cluster. May be used by several threads."""
 
     def __init__(self, namespace: str, context: str | None = None) -> None:
         self.namespace = namespace
-        self._configuration, self.context = _connect(context)
-        self._client = _library("client").ApiClient(self._configuration)
-        self._host = str(self._configuration.host).rstrip("/")
+        self._connection = Connection(context)
+        self.context, self._host = self._connection.context, self._connection.host
 
     def get(self, kind: str, name: str) -> Json | None:
         """Return an object, or None if there is none."""
         try:
-            return self._ask("GET", self._path(kind, name))
+            return self._object("GET", self._path(kind, name))
         except RefusedError as error:
             if error.status == 404:
                 return None
             raise
 
     def find(self, kind: str, selector: str) -> list[Json]:
-        return list(self._ask("GET", self._path(kind), {"labelSelector": selector}).get("items", []))
+        """Return the objects with a label; what is no object among them is passed over."""
+        items = self._ask("GET", self._path(kind), {"labelSelector": selector}).get("items")
+        found = (sound(item) for item in (items if isinstance(items, list) else []))
+        return [thing for thing in found if thing is not None]
 
     def apply(self, manifest: Mapping[str, Any], *, dry_run: bool = False) -> Json:
         """Create or update an object so that it has what the manifest says; unknown fields are refused."""
         query = {"fieldManager": FIELD_MANAGER, "force": "true", "fieldValidation": "Strict"}
         path = self._path(manifest["kind"], manifest["metadata"]["name"])
-        return self._ask("PATCH", path, query | ({"dryRun": "All"} if dry_run else {}), manifest, _APPLY)
+        return self._object("PATCH", path, query | ({"dryRun": "All"} if dry_run else {}), manifest, _APPLY)
 
     def create(self, manifest: Mapping[str, Any]) -> Json:
         """Create an object; one that is there already is an error."""
         query = {"fieldManager": FIELD_MANAGER, "fieldValidation": "Strict"}
-        return self._ask("POST", self._path(manifest["kind"]), query, manifest)
+        return self._object("POST", self._path(manifest["kind"]), query, manifest)
 
     def patch(self, kind: str, name: str, operations: list[Json]) -> Json:
         return self._ask("PATCH", self._path(kind, name), {}, operations, _JSON_PATCH)
@@ -97,12 +105,13 @@ class Api:
 
     def serves_kuberay(self) -> bool:
         try:
-            found = {resource["name"] for resource in self._ask("GET", "/apis/ray.io/v1").get("resources", [])}
+            answer = self._ask("GET", "/apis/ray.io/v1").get("resources")
         except RefusedError as error:
             if error.status == 404:
                 return False
             raise
-        return {"rayclusters", "rayjobs"} <= found
+        found = [resource.get("name") for resource in answer or () if isinstance(resource, dict)]
+        return "rayclusters" in found and "rayjobs" in found
 
     def allows(self, verb: str, group: str, resource: str) -> bool:
         """Return whether these credentials may do that here."""
@@ -114,7 +123,8 @@ class Api:
             "spec": {"resourceAttributes": asked},
         }
         answer = self._ask("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", {}, review)
-        return bool(answer.get("status", {}).get("allowed"))
+        status = answer.get("status")
+        return isinstance(status, dict) and status.get("allowed") is True
 
     def log(self, pod: str, container: str, *, lines: int, previous: bool = False) -> list[str]:
         query = {"container": container, "tailLines": str(lines)} | ({"previous": "true"} if previous else {})
@@ -125,37 +135,37 @@ class Api:
         query = {"container": container, "follow": "true", "timestamps": "true"} | (
             {"sinceTime": since} if since else {}
         )
-        response = self._send("GET", f"{self._path('Pod', pod)}/log", query, None, "", None, stream=True)
+        response = self._send("GET", f"{self._path('Pod', pod)}/log", query, None, "", _SILENCE_S, stream=True)
         if response.status >= 400:
             raise self._refused(response.status, response.data, "GET", "the log")
-        rest = b""
         try:
-            for piece in response.stream(1 << 16):
-                *whole, rest = (rest + piece).split(b"\n")
-                yield from (_timed(line) for line in whole)
-            if rest:
-                yield _timed(rest)
-        except self._connection_errors() as error:
+            for line in lines_of(response.stream(1 << 16)):
+                yield _timed(line)
+        except Connection.errors() as error:
             raise RefusedError(f"The log of {pod} broke off: {error}.", status=0) from error
         finally:
             response.release_conn()
 
     def open_port(self, pod: str, port: int) -> Any:
         """Return a socket-like object that ends at a port of a pod."""
-        websockets = _library("stream.ws_client")
-        url = websockets.get_websocket_url(f"{self._host}{self._path('Pod', pod)}/portforward?ports={port}")
-        headers = self._headers() | {"sec-websocket-protocol": "v4.channel.k8s.io"}
-        try:
-            forward = websockets.PortForward(websockets.create_websocket(self._configuration, url, headers), [port])
-        except Exception as error:  # the websocket library's own, which is not imported here
-            raise ClusterError(
-                f"No port-forward to {pod}: {error}.", fix="Check with kubectl port-forward; it needs pods/portforward."
-            ) from error
-        return forward.socket(port)
+        return self._connection.open_port(self.namespace, pod, port)
 
     def _path(self, kind: str, name: str = "") -> str:
         path = _PATHS[kind].format(namespace=self.namespace)
         return f"{path}/{name}" if name else path
+
+    def _object(
+        self, method: str, path: str, query: Mapping[str, str] | None = None, body: Any = None, content: str = ""
+    ) -> Json:
+        found = sound(self._ask(method, path, query, body, content))
+        if found is None:
+            raise self._not_understood()
+        return found
+
+    def _not_understood(self) -> RefusedError:
+        return RefusedError(
+            f"{self._host} does not answer as the Kubernetes API does.", fix="Check the server in the kubeconfig."
+        )
 
     def _ask(
         self, method: str, path: str, query: Mapping[str, str] | None = None, body: Any = None, content: str = ""
@@ -163,12 +173,10 @@ class Api:
         text = self._text(path, query or {}, method, body, content)
         try:
             answer = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             answer = None
         if not isinstance(answer, dict):
-            raise RefusedError(
-                f"{self._host} does not answer as the Kubernetes API does.", fix="Check the server in the kubeconfig."
-            )
+            raise self._not_understood()
         return answer
 
     def _text(
@@ -180,14 +188,16 @@ class Api:
             last = attempt == _TRIES or (method == "POST" and not path.endswith("reviews"))
             try:
                 response = self._send(method, path, query, sent, content, _TIMEOUT_S)
-            except ClusterError:
+            except UnreachableError:
                 if last:
                     raise
             else:
                 if response.status < 400:
                     return str(response.data.decode("utf-8", "replace"))
-                if last or not _may_pass(response.status, response.data):
+                if not _may_pass(response.status, response.data):
                     raise self._refused(response.status, response.data, method, path)
+                if last:
+                    raise UnreachableError(*self._refused(response.status, response.data, method, path).args)
             time.sleep(0.2 * 2**attempt)
         raise AssertionError("the last attempt returns or raises")
 
@@ -198,40 +208,34 @@ class Api:
         query: Mapping[str, str],
         body: bytes | None,
         content: str,
-        timeout_s: float | None,
+        timeout_s: float,
         *,
         stream: bool = False,
     ) -> Any:
         url = f"{self._host}{path}" + (f"?{urlencode(query)}" if query else "")
-        headers = self._headers() | {"accept": "application/json, */*", "content-type": content or "application/json"}
+        headers = {"accept": "application/json, */*", "content-type": content or "application/json"}
         try:
-            return self._client.rest_client.pool_manager.request(
-                method, url, body=body, headers=headers, timeout=timeout_s, retries=False, preload_content=not stream
-            )
-        except self._connection_errors() as error:
-            raise ClusterError(
-                f"The Kubernetes API at {self._host} does not answer: {error}.",
+            return self._connection.request(method, url, headers, timeout_s, body=body, preload_content=not stream)
+        except Connection.errors() as error:
+            raise UnreachableError(
+                f"The Kubernetes API at {self._host} does not answer: {_reason(error)}.",
                 fix="Check the context (kubectl config get-contexts) and the network.",
             ) from error
 
-    def _headers(self) -> dict[str, str]:
-        found = {}
-        for setting in self._configuration.auth_settings().values():
-            if setting["in"] == "header" and setting["value"]:
-                found[setting["key"]] = setting["value"]
-        return found
-
     def _refused(self, status: int, data: bytes, method: str, path: str) -> RefusedError:
         try:
-            message = json.loads(data)["message"]
-        except (ValueError, KeyError, TypeError):
+            message = str(json.loads(data)["message"])
+        except (ValueError, KeyError, TypeError, RecursionError):
             message = data.decode("utf-8", "replace")[:300] or f"status {status}"
         what = f"Kubernetes refuses {method} {path}: {message.rstrip('.')}."
         return RefusedError(what, _fix(status, message, self.namespace), status)
 
-    @staticmethod
-    def _connection_errors() -> tuple[type[BaseException], ...]:
-        return (import_module("urllib3.exceptions").HTTPError, OSError)
+
+def _reason(error: BaseException) -> str:
+    """The innermost reason, in the system's words."""
+    while (inner := error.__cause__ or error.__context__) is not None:
+        error = inner
+    return getattr(error, "strerror", None) or str(error).rstrip(".") or type(error).__name__
 
 
 def _may_pass(status: int, data: bytes) -> bool:
@@ -247,56 +251,31 @@ def _fix(status: int, message: str, namespace: str) -> str:
         case 403 if "exceeded quota" in message:
             return "Ask for less, or for a larger quota."
         case 403:
-            return f"Ask whoever runs the cluster for that permission in the namespace {namespace}."
+            return f"Ask the cluster's administrator for that permission in the namespace {namespace}."
         case 404:
             return "Check the name and the namespace."
         case 409:
-            return "Somebody else changed it at the same time, or it is there already: look at it, and try again."
+            return "It was changed at the same time, or exists already: look at it, and try again."
         case 422:
             return "Change what the message names."
-    return "Try again; if it stays, ask whoever runs the cluster."
+    return "Try again; if it stays, ask the cluster's administrator."
 
 
 def _timed(line: bytes) -> tuple[str, str]:
-    moment, _, text = line.decode("utf-8", "replace").partition(" ")
-    return moment, text
+    """A line with the time that Kubernetes puts before it; "" where there is none."""
+    text = line.decode("utf-8", "replace")
+    moment, _, rest = text.partition(" ")
+    return (moment, rest) if _MOMENT.fullmatch(moment) else ("", text)
 
 
-def _connect(context: str | None) -> tuple[Any, str]:
-    """Return how to reach the cluster, and the name of the context."""
-    config, configuration = _library("config"), _library("client").Configuration()
-    file = os.environ.get("KUBECONFIG") or "~/.kube/config"
-    found = any(Path(part).expanduser().is_file() for part in file.split(os.pathsep) if part)
-    try:
-        if not found and context is None and "KUBERNETES_SERVICE_HOST" in os.environ:
-            config.load_incluster_config(client_configuration=configuration)
-            return configuration, ""
-        if not found:
-            raise ClusterError(
-                f"There is no kubeconfig at {file}, and this is no pod.", fix="Set KUBECONFIG, or log in to a cluster."
-            )
-        contexts, active = config.list_kube_config_contexts(config_file=file)
-        names = [entry["name"] for entry in contexts]
-        chosen = context or active["name"]
-        if chosen not in names:
-            raise ConfigError(
-                f'The kubeconfig {file} has no context "{chosen}".{nearest(chosen, names)}',
-                fix=f"Use one of: {', '.join(names)}.",
-            )
-        config.load_kube_config(config_file=file, context=chosen, client_configuration=configuration)
-    except config.ConfigException as error:
-        raise ClusterError(
-            f"The kubeconfig cannot be used: {str(error).rstrip('.')}.", fix="Check it with kubectl config view."
-        ) from error
-    return configuration, str(chosen)
-
-
-def _library(part: str) -> Any:
-    """Return a part of the `kubernetes` package, or say which extra brings it."""
-    try:
-        return import_module(f"kubernetes.{part}")
-    except ImportError as error:
-        raise ConfigError(
-            f"Kubernetes needs the kubernetes package, which is not installed ({error}).",
-            fix="pip install 'dray[kubernetes]'",
-        ) from error
+def lines_of(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Yield lines, from pieces of any length; one that has no end is cut, so that no more than a piece is kept."""
+    rest = b""
+    for piece in pieces:
+        *whole, rest = (rest + piece).split(b"\n")
+        yield from whole
+        if len(rest) > LONGEST_LINE:
+            yield rest
+            rest = b""
+    if rest:
+        yield rest

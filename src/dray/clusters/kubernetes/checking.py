@@ -47,7 +47,7 @@ def check_place(api: Api, settings: Settings, permissions: Sequence[tuple[str, s
     if lacking:
         raise ClusterError(
             f"These credentials may not {', '.join(lacking)} in the namespace {settings.namespace}.",
-            fix="Ask whoever runs the cluster for a role with these, or use another namespace or context.",
+            fix="Ask the cluster's administrator for a role with these, or use another namespace or context.",
         )
     for kind, name, key in _references(settings):
         if not _is_there(api, kind, name):
@@ -72,5 +72,5 @@ def _is_there(api: Api, kind: str, name: str) -> bool:
         return api.get(kind, name) is not None
     except RefusedError as error:
         if error.status == 403:
-            return True  # who may not look may still use it: the pods will tell
+            return True  # without the right to look it may still be used: the pods will tell
         raise

@@ -57,7 +57,7 @@ class _Relay:
             try:
                 far = self._open_end()
             except ClusterError:
-                return  # whoever connected sees the connection end, and asks the cluster for its status
+                return  # the client sees its connection end, and asks the cluster for its status
             with self._lock:
                 if self._closed:
                     _end(far)

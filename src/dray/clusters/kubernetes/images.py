@@ -33,7 +33,7 @@ def versions_of(image: str) -> Versions | None:
     """Return what the tag promises, an empty Python when it names none; None if it names no Ray version."""
     found = _RAY_TAG.fullmatch(_tag(image))
     if found is None or not (found["python"] or _is_of_ray(image)):
-        return None  # 1.4.2 of somebody's own image is a version of that image
+        return None  # 1.4.2 of a user's own image is a version of that image
     python = found["python"] or ""
     return Versions(found["ray"], f"{python[:1]}.{python[1:]}" if python else "")
 

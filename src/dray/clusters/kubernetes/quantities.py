@@ -6,6 +6,7 @@ import math
 import re
 
 _QUANTITY = re.compile(r"(\d+(?:\.\d+)?)\s*([a-zA-Z]*)")
+_MOST = 2.0**63
 _SIZES = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 _BYTES = {
     spelling: base**power
@@ -23,18 +24,24 @@ def parse_bytes(quantity: str | int | float) -> int:
         return int(quantity)
     found = _QUANTITY.fullmatch(str(quantity).strip())
     if found is None or found[2] not in _BYTES:
-        raise ValueError(f'"{quantity}" is no amount of memory: write 8Gi, say')
-    return int(float(found[1]) * _BYTES[found[2]])
+        raise ValueError(f'"{quantity}" is not an amount of memory: write 8Gi, say')
+    return int(_finite(float(found[1]) * _BYTES[found[2]], quantity))
 
 
 def parse_cpus(quantity: str | int | float) -> float:
     """Return the CPUs of 4, "4" or 500m."""
     if isinstance(quantity, int | float) and not isinstance(quantity, bool):
-        return float(quantity)
+        return _finite(quantity, quantity)
     found = _QUANTITY.fullmatch(str(quantity).strip())
     if found is None or found[2] not in ("", "m"):
-        raise ValueError(f'"{quantity}" is no number of CPUs: write 4, or 500m for a half')
-    return float(found[1]) / (1000 if found[2] else 1)
+        raise ValueError(f'"{quantity}" is not a number of CPUs: write 4, or 500m for a half')
+    return _finite(float(found[1]), quantity) / (1000 if found[2] else 1)
+
+
+def _finite(number: float, quantity: object) -> float:
+    if not abs(number) < _MOST:
+        raise ValueError(f'"{str(quantity)[:40]}" is more than there is')
+    return float(number)
 
 
 def format_bytes(number: int) -> str:

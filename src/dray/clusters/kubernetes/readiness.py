@@ -52,11 +52,15 @@ class Trouble:
 
 def is_ready(pod: Json) -> bool:
     conditions = pod.get("status", {}).get("conditions", [])
-    return not is_going(pod) and any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+    return not is_going(pod) and any(c.get("type") == "Ready" and c.get("status") == "True" for c in conditions)
 
 
 def is_going(pod: Json) -> bool:
     return "deletionTimestamp" in pod["metadata"]
+
+
+def is_pending(pod: Json) -> bool:
+    return bool(pod.get("status", {}).get("phase") == "Pending")
 
 
 def is_head(pod: Json) -> bool:
@@ -87,7 +91,7 @@ def trouble_of(pod: Json) -> Trouble | None:
         how = next((_ending(end) for end in ends if end), status.get("reason", ""))
         return Trouble(name, "Failed", _short(f"{how} {status.get('message', '')}".strip()))
     for condition in status.get("conditions", []):
-        if condition["type"] == "PodScheduled" and condition["status"] == "False":
+        if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
             return Trouble(name, condition.get("reason", "Unschedulable"), _short(condition.get("message", "")))
     return None
 
@@ -95,7 +99,7 @@ def trouble_of(pod: Json) -> Trouble | None:
 def trouble_of_cluster(cluster: Json) -> Trouble | None:
     """Return why KubeRay cannot make the pods, if it says so: a quota, a service account that is not there."""
     for condition in cluster.get("status", {}).get("conditions", []):
-        if condition["type"] == "ReplicaFailure" and condition["status"] == "True":
+        if condition.get("type") == "ReplicaFailure" and condition.get("status") == "True":
             name = cluster["metadata"]["name"]
             return Trouble(name, "ReplicaFailure", _short(condition.get("message") or condition.get("reason", "")))
     return None

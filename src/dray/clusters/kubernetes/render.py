@@ -18,6 +18,7 @@ from dray.clusters.kubernetes import rules
 from dray.clusters.kubernetes.images import Versions, here
 from dray.clusters.kubernetes.quantities import format_bytes, format_cpus
 from dray.clusters.kubernetes.settings import Settings, Toleration
+from dray.clusters.resolve import ON_KUBERNETES
 
 Manifest = dict[str, Any]
 
@@ -39,7 +40,7 @@ _AUTOSCALER = {"cpu": "500m", "memory": "1Gi"}
 
 
 class _Dumper(yaml.SafeDumper):
-    """Texts of several lines stand in lines."""
+    """Write texts of several lines as lines."""
 
 
 _Dumper.add_representer(
@@ -77,8 +78,9 @@ def render_job(
         "immutable": True,
         "data": {RUN_FILE: yaml.safe_dump(run, sort_keys=False, allow_unicode=True)},
     }
+    job_id = f"{ON_KUBERNETES}{settings.namespace}/{name}"  # by which a further try knows the run of the one before
     spec: Manifest = {
-        "entrypoint": f"dray train {RUN_DIRECTORY}/{RUN_FILE} --cluster auto --json",
+        "entrypoint": f"dray train {RUN_DIRECTORY}/{RUN_FILE} --cluster auto --json --job {job_id}",
         "submissionMode": "K8sJobMode",
         "shutdownAfterJobFinishes": True,
         "ttlSecondsAfterFinished": settings.keep_s,
@@ -153,7 +155,7 @@ def _cluster_spec(settings: Settings, name: str, versions: Versions, run: str | 
         "serviceType": "ClusterIP",
         "rayStartParams": {
             # In the pod's network: the operator and the submitter come from other pods. The service gives it no
-            # address outside of the cluster, and whoever comes needs the token.
+            # address outside of the cluster, and every request needs the token.
             "dashboard-host": "0.0.0.0",  # noqa: S104
             "num-cpus": _ray_cpus(settings.head.cpu) if settings.head.works else "0",
         },

@@ -93,7 +93,7 @@ def check_run(run_file: Mapping[str, Any], *, volumes: Mapping[str, Any]) -> Non
                 raise ConfigError(f"{key}: {location} is a path of this machine; pods do not have it.", fix=fix_here)
     if any(_USERINFO.search(text) for text in texts_in(run_file)):
         raise ConfigError(
-            "The run file holds an address with credentials, which everybody could read in the namespace.",
+            "The run file holds an address with credentials, which all users of the namespace could read.",
             fix="Take them out; give them as secrets, by reference.",
         )
     storage = run_file.get("storage") or {}
@@ -138,7 +138,7 @@ def _labels(manifest: Manifest) -> Iterator[Broken]:
         if not _LABEL_PART.fullmatch(name) or (value and not _LABEL_PART.fullmatch(value)):
             yield Broken(
                 "label",
-                f'The label {key}: "{value}" is none that Kubernetes takes.',
+                f'The label {key}: "{value}" is not one that Kubernetes takes.',
                 "Use at most 63 letters, digits, dots, dashes and underscores.",
             )
         if prefix == "ray.io" or prefix.endswith(".ray.io"):
@@ -179,7 +179,7 @@ def _job(spec: Manifest) -> Iterator[Broken]:
     if _USERINFO.search(spec.get("entrypoint", "")) or _USERINFO.search(spec.get("runtimeEnvYAML", "")):
         yield Broken(
             "secret",
-            "The job holds an address with credentials, which everybody can read who may list jobs.",
+            "The job holds an address with credentials, which all users that may list jobs can read.",
             "Take them out; give them as secrets, by reference.",
         )
 
@@ -237,7 +237,7 @@ def _sizes(cluster: Manifest) -> Iterator[Broken]:
     if not works:
         yield Broken(
             "replicas",
-            "Nobody could work: there are no workers, and the head does not.",
+            "Nothing could run tasks: there are no workers, and the head has no CPUs.",
             "Set workers.replicas, or head.works: true.",
         )
 
@@ -247,9 +247,9 @@ def _start_params(cluster: Manifest) -> Iterator[Broken]:
         params = group.get("rayStartParams", {})
         for key, value in params.items():
             if not isinstance(value, str):
-                yield Broken("params", f"rayStartParams {key}: {value!r} is no text.", f'Write "{value}".')
+                yield Broken("params", f"rayStartParams {key}: {value!r} is not text.", f'Write "{value}".')
         if group.get("resources") and params.keys() & {"num-cpus", "num-gpus", "memory", "resources"}:
-            yield Broken("params", "Resources stand in rayStartParams and in resources.", "Keep one of them.")
+            yield Broken("params", "Resources are in rayStartParams and in resources.", "Keep one of them.")
 
 
 def _resources(container: Manifest) -> Iterator[Broken]:
@@ -269,7 +269,7 @@ def _resources(container: Manifest) -> Iterator[Broken]:
             )
         for resource, amount in amounts.items():
             if "/" in resource and not str(amount).isdigit():
-                yield Broken("gpu", f"{resource}: {amount} of {name} is no whole number.", "GPUs come whole.")
+                yield Broken("gpu", f"{resource}: {amount} of {name} is not a whole number.", "GPUs come whole.")
 
 
 def _environment(container: Manifest) -> Iterator[Broken]:
@@ -284,7 +284,7 @@ def _environment(container: Manifest) -> Iterator[Broken]:
         )
     for name, variable in given.items():
         if not _VARIABLE.fullmatch(name):
-            yield Broken("env", f'"{name}" is no name of a variable.', "Use letters, digits and underscores.")
+            yield Broken("env", f'"{name}" is not the name of a variable.', "Use letters, digits and underscores.")
         if name in THREAD_VARIABLES:
             yield Broken(
                 "threads",
@@ -294,7 +294,7 @@ def _environment(container: Manifest) -> Iterator[Broken]:
         if "value" in variable and (is_secret_name(name) or _USERINFO.search(variable["value"])):
             yield Broken(
                 "secret",
-                f"{name} looks like a secret, and stands in the manifest for everybody to read.",
+                f"{name} looks like a secret, and its value in the manifest can be read by all users of the namespace.",
                 f"Put it into a Secret, and write secrets: {{{name}: {{secret: NAME, key: KEY}}}}.",
             )
 

@@ -23,7 +23,7 @@ from dray.clusters.kubernetes.render import (
 from dray.clusters.kubernetes.settings import Settings
 from dray.clusters.kubernetes.waiting import wait_until_gone, wait_until_up
 from dray.clusters.provider import Tell
-from dray.clusters.words import check_name
+from dray.clusters.resolve import check_name
 from dray.errors import ClusterError, DrayError
 
 
@@ -79,7 +79,7 @@ def scale(known: Known, workers: int, tell: Tell) -> None:
         raise ClusterError(f"{known.name} has no group of pods called {GROUP}.", fix="Take it down and up again.")
     path = f"/spec/workerGroupSpecs/{place}"
     changes: list[dict[str, Any]] = [
-        {"op": "test", "path": f"{path}/groupName", "value": GROUP},  # somebody may have put another one there
+        {"op": "test", "path": f"{path}/groupName", "value": GROUP},  # another one may have been put there
         {"op": "replace", "path": f"{path}/replicas", "value": workers},
     ]
     if workers > groups[place].get("maxReplicas", 0):
@@ -124,9 +124,9 @@ def check_free(api: Api, settings: Settings, name: str) -> None:
 
 
 def own(api: Api, owner: dict[str, Any], kind: str, name: str) -> None:
-    """Let an object go when its owner does, whoever deletes that."""
-    reference = {key: owner[key] for key in ("apiVersion", "kind")} | {
-        key: owner["metadata"][key] for key in ("name", "uid")
+    """Have Kubernetes delete an object with its owner."""
+    reference = {key: owner.get(key) for key in ("apiVersion", "kind")} | {
+        key: owner["metadata"].get(key) for key in ("name", "uid")
     }
     api.patch(kind, name, [{"op": "add", "path": "/metadata/ownerReferences", "value": [reference]}])
 
@@ -215,7 +215,7 @@ def _is_drays(there: dict[str, Any]) -> bool:
 
 
 def _is_this(there: dict[str, Any], known: Known) -> bool:
-    """Return whether it is the one that was made here; somebody may have made another one with its name since."""
+    """Return whether it is the one that was made here; another one with its name may have been made since."""
     return _is_drays(there) and known.details.get("uid") in (None, there["metadata"]["uid"])
 
 

@@ -67,7 +67,7 @@ def wait_until_up(api: Api, name: str, workers: int, limit_s: float, tell: Tell,
     while True:
         cluster, pods = api.get("RayCluster", name), pods_of(api, name)
         if cluster is None:
-            raise ClusterError(f"The RayCluster {name} was deleted by somebody else.", fix="Start it again.")
+            raise ClusterError(f"The RayCluster {name} was deleted by another client.", fix="Start it again.")
         if readiness.is_up(cluster, pods, workers, exactly=exactly):
             watch.look(pods)
             return
@@ -105,7 +105,7 @@ def _too_late(
 ) -> ClusterError:
     if not pods:
         return ClusterError(
-            f"After {limit_s:.0f} s there is no pod of {name}: nobody acts on its RayCluster.",
+            f"After {limit_s:.0f} s there is no pod of {name}: no operator acts on its RayCluster.",
             fix="Check that the KubeRay operator runs, and watches this namespace.",
         )
     ready = sum(readiness.is_worker(pod) and readiness.is_ready(pod) for pod in pods)

@@ -1,4 +1,4 @@
-"""What one should know about a column before training on it. Pure: profiles and values in, warnings out."""
+"""Warnings about a column before training on it. Pure: profiles and values in, warnings out."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from dray.data.features import is_text
 MOSTLY = 0.95
 ID_SHARE = 0.99
 ID_LEAST = 100
-"""Values that are looked at before they are called an id: few rows differ by chance."""
+"""At least so many values before a column is called an id: few rows may differ by chance."""
 ID_CHARACTERS = 64
-"""Longer text that never repeats is prose, not an id."""
+"""Longer text that never repeats is free text, not an id."""
 MANY_VALUES = 10_000
 RARE_CLASS = 0.001
 NUMBERS_SHARE = 0.9
@@ -48,7 +48,7 @@ def leak_concerns(label: ColumnProfile, table: pa.Table, profiles: Sequence[Colu
     target = _target(label, table[label.name])
     if target is None:
         why = "the label has too few rows of a class, or one value only"
-        return [Concern("leak-unchecked", label.name, f"leaks were not looked for: {why} in the sample")]
+        return [Concern("leak-unchecked", label.name, f"not checked for leaks: {why} in the sample")]
     found = []
     for profile in profiles:
         if profile.name == label.name or profile.kind == "other" or not profile.seen:
@@ -61,8 +61,8 @@ def leak_concerns(label: ColumnProfile, table: pa.Table, profiles: Sequence[Colu
         measure = leaks.how_far_decided(bins, target)
         if measure >= target.threshold:
             message = (
-                f'alone decides "{label.name}" ({target.measure} {measure:.3f}): a leak? '
-                "Leave it out if it is known only afterwards"
+                f'alone predicts "{label.name}" ({target.measure} {measure:.3f}): a leak? '
+                "Leave it out if its values are known only after the label"
             )
             found.append(Concern("leak", profile.name, message, measure))
     return found
@@ -73,7 +73,7 @@ def _constant(profile: ColumnProfile) -> Iterator[Concern]:
         return
     low, high = profile.low, profile.high
     if profile.kind != "text" and low is not None and high is not None and low.value != high.value:
-        return  # the footers know of another value
+        return  # the footers show another value
     where = "in every row" if _exactly_one(profile) else "in every row of the sample"
     value = profile.values[0].value if profile.values else (low.value if low else "")
     yield Concern("constant", profile.name, f"the same value {where}: {value!r}")
@@ -105,21 +105,23 @@ def _label(profile: ColumnProfile) -> Iterator[Concern]:
         rare = [value for value in profile.values if value.share < RARE_CLASS]
         if rare:
             least = min(rare, key=lambda value: value.share)
-            message = f"the class {least.value!r} has {least.share:.3%} of the rows: hardly enough to learn it"
+            message = f"the class {least.value!r} has {least.share:.3%} of the rows: hardly enough to learn from"
             yield Concern("label-rare-class", profile.name, message, least.share)
 
 
 def _identity(profile: ColumnProfile, column: pa.Array) -> Iterator[Concern]:
-    """Nearly every value is another one, or values count up."""
+    """Nearly every value is different, or values count up."""
     share = profile.distinct_seen / profile.seen
     discrete = pt.is_integer(column.type) or pt.is_decimal(column.type) or profile.kind == "text" or _whole(column)
     if profile.seen >= ID_LEAST and share >= ID_SHARE and discrete:
         if profile.kind == "text" and pc.mean(pc.utf8_length(column)).as_py() > ID_CHARACTERS:
-            yield Concern("many-values", profile.name, "prose: nearly every value is another one", share)
+            yield Concern("many-values", profile.name, "free text: nearly every value is different", share)
         else:
             counts = profile.kind != "text" and bool((np.diff(v.numbers(column.drop_null())) > 0).all())
-            what = "a counter: every value is greater than the one before" if counts else "nearly every value is new"
-            yield Concern("id", profile.name, f"looks like an id ({what}): a model would learn rows by heart", share)
+            what = (
+                "a counter: every value is greater than the one before" if counts else "nearly every value is different"
+            )
+            yield Concern("id", profile.name, f"looks like an id ({what}): a model would memorize rows", share)
     elif profile.kind == "text" and profile.distinct is not None and profile.distinct.value > MANY_VALUES:
         about = "" if profile.distinct.basis == "exact" else "about "
         message = f"{about}{profile.distinct.value:,} different texts: each becomes a category"

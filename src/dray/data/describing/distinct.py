@@ -10,19 +10,20 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pt
 
+from dray.data.splitmix import GOLDEN, splitmix64
+
 Hashes = npt.NDArray[np.uint64]
 
 KEPT_HASHES = 1 << 14
 """Exact up to so many different values; above, the standard error is 1 / sqrt(16384) = 0.8 %."""
-_MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 
 
 def estimate_distinct(counts: npt.NDArray[np.int64], total: int | None) -> int:
     """Return an estimate for all `total` values from how often each different one occurs in a sample.
 
-    Chao's estimator, bias-corrected: values that occur once (f1) and twice (f2) tell of those that were not seen,
+    Chao's estimator, bias-corrected: values that occur once (f1) and twice (f2) estimate how many were not seen,
     d + f1 (f1 - 1) / (2 (f2 + 1)). Close where values are about equally frequent, else on the low side. A sample
-    without any repetition knows no bound but the number of rows.
+    without repetitions gives no bound but the number of rows.
     """
     seen = len(counts)
     once, twice = int(np.count_nonzero(counts == 1)), int(np.count_nonzero(counts == 2))
@@ -31,15 +32,15 @@ def estimate_distinct(counts: npt.NDArray[np.int64], total: int | None) -> int:
 
 
 class Sketch:
-    """Counts different values of all that it is given, in little memory: the smallest hashes are kept (KMV)."""
+    """Counts different values in little memory: the smallest hashes are kept (KMV)."""
 
     def __init__(self) -> None:
         self._kept: Hashes = np.empty(0, np.uint64)
         self._full = False
 
     def add(self, values: pa.Array) -> None:
-        """Take values; none is missing."""
-        # Text is long to hash; numbers are hashed sooner than compared.
+        """Add values, none of them missing."""
+        # Text is slow to hash; numbers are faster to hash than to compare.
         found = hashes(values.unique() if _is_text(values.type) else values)
         if self._full:
             found = found[found < self._kept[-1]]
@@ -64,13 +65,13 @@ def hashes(values: pa.Array) -> Hashes:
     arrow = values.type
     if pt.is_floating(arrow):
         floats = values.cast(pa.float64()).to_numpy(zero_copy_only=False)
-        return _mix((floats + 0.0).view(np.uint64))  # -0.0 is 0.0
+        return splitmix64((floats + 0.0).view(np.uint64))  # -0.0 is 0.0
     if pt.is_boolean(arrow) or pt.is_integer(arrow):
         whole = values if pt.is_uint64(arrow) else values.cast(pa.int64())
-        return _mix(whole.to_numpy(zero_copy_only=False).view(np.uint64))
+        return splitmix64(whole.to_numpy(zero_copy_only=False).view(np.uint64))
     if pt.is_temporal(arrow):
         whole = values.cast(pa.int32()).cast(pa.int64()) if arrow.bit_width == 32 else values.cast(pa.int64())
-        return _mix(whole.to_numpy(zero_copy_only=False).view(np.uint64))
+        return splitmix64(whole.to_numpy(zero_copy_only=False).view(np.uint64))
     if not (pt.is_binary(arrow) or pt.is_fixed_size_binary(arrow)):
         values = values.cast(pa.string())
     return _of_bytes(values.cast(pa.binary()).cast(pa.large_binary()))
@@ -90,16 +91,7 @@ def _of_bytes(values: pa.Array) -> Hashes:
     offsets = offsets - offsets[0]
     lengths = np.diff(offsets)
     with np.errstate(over="ignore"):
-        powers = np.cumprod(np.full(int(lengths.max()) + 1, _MULTIPLIER))
+        powers = np.cumprod(np.full(int(lengths.max()) + 1, GOLDEN))
         places = np.arange(len(data)) - np.repeat(offsets[:-1], lengths)
         sums = np.concatenate([[np.uint64(0)], np.cumsum((data.astype(np.uint64) + np.uint64(1)) * powers[places])])
-        return _mix((sums[offsets[1:]] - sums[offsets[:-1]]) ^ _mix(lengths.astype(np.uint64)))
-
-
-def _mix(bits: Hashes) -> Hashes:
-    """Spread the bits (the finalizer of SplitMix64)."""
-    with np.errstate(over="ignore"):
-        bits = bits + _MULTIPLIER
-        bits = (bits ^ (bits >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        bits = (bits ^ (bits >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        return bits ^ (bits >> np.uint64(31))
+        return splitmix64((sums[offsets[1:]] - sums[offsets[:-1]]) ^ splitmix64(lengths.astype(np.uint64)))

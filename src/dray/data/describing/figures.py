@@ -1,4 +1,4 @@
-"""What a description says. Every figure comes with what it is based on."""
+"""The figures of a description, each with its basis: exact, sample or estimate."""
 
 from __future__ import annotations
 
@@ -93,15 +93,15 @@ class ColumnProfile:
 
 
 @dataclass(frozen=True, slots=True)
-class Dealing:
-    """How row groups fall to a number of workers."""
+class Assignment:
+    """How evenly row groups can be assigned to a number of workers."""
 
     workers: int
     largest: int
-    """Rows of the worker that has most."""
+    """Rows of the worker with the most."""
     smallest: int
     even: bool
-    """Nobody is without rows, and the largest has at most 5 % more than the smallest."""
+    """Every worker has rows, and the largest shard has at most 5 % more rows than the smallest."""
 
     def to_json(self) -> dict[str, Any]:
         return {"workers": self.workers, "largest": self.largest, "smallest": self.smallest, "even": self.even}
@@ -109,7 +109,7 @@ class Dealing:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layout:
-    """How the data is stored, and whom it feeds."""
+    """How the data is stored, and to how many workers it can be assigned evenly."""
 
     files: int | None
     row_groups: int | None
@@ -118,7 +118,7 @@ class Layout:
     """Least, median and most."""
     largest_group_bytes: int | None = None
     """Before compression."""
-    dealings: tuple[Dealing, ...] = ()
+    dealings: tuple[Assignment, ...] = ()
     advice: str | None = None
     """What to do about it; None when nothing needs to be done."""
 
@@ -129,7 +129,7 @@ class Layout:
             "row_groups": self.row_groups,
             "rows_per_group": spread and dict(zip(("least", "median", "most"), spread, strict=True)),
             "largest_group_bytes": self.largest_group_bytes,
-            "dealings": [dealing.to_json() for dealing in self.dealings],
+            "dealings": [assignment.to_json() for assignment in self.dealings],
             "advice": self.advice,
         }
 
@@ -152,7 +152,7 @@ Concerning = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Concern:
-    """Something about a column (or, without one, the data) that one should know before training on it."""
+    """A warning about a column (or, without one, about the data) before training on it."""
 
     kind: Concerning
     column: str | None
@@ -185,7 +185,7 @@ class Description:
     name: str
     format: str
     rows: Figure
-    """Without the rows that cannot be read; the value is None where nothing tells."""
+    """Without the rows that cannot be read; the value is None where it is unknown."""
     bytes: int
     """As stored."""
     sample_rows: int
@@ -197,7 +197,7 @@ class Description:
     label: str | None = None
     warnings: tuple[Concern, ...] = ()
     rejected: Figure = field(default=Figure(0, "exact"))
-    """Rows that cannot be read, among those that were looked at; exact when all were."""
+    """Rows that cannot be read, among those that were tried; exact when all were."""
     rejects: tuple[BadRow, ...] = ()
     """The first of them."""
     seconds: float = 0.0
@@ -226,7 +226,7 @@ class Description:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """What is known of all rows of a column, from footers or because all were read; None where it is not."""
+    """What is known of all rows of a column, from footers or because all were read; None where it is unknown."""
 
     nulls: int | None = None
     nan: int | None = None

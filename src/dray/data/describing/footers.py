@@ -12,11 +12,12 @@ import pyarrow.parquet as pq
 import pyarrow.types as pt
 
 from dray.data.describing.figures import Known
-from dray.data.parquet import Dataset, read_footer
+from dray.data.parquet import Dataset
+from dray.data.parquet_footer import read_footer
 from dray.data.sources.files import in_parallel
 
 MOST_CHUNKS = 400_000
-"""So many statistics (a column of a row group each) are looked at, which takes some seconds; none if there are more."""
+"""Up to so many statistics (one per column and row group) are read, in some seconds; none if there are more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +25,13 @@ class Footers:
     """Of all files."""
 
     columns: dict[str, Known]
-    """Nothing about a column whose statistics are missing anywhere."""
+    """Without columns whose statistics are missing in any row group."""
     largest_group_bytes: int
 
 
 def read_footers(dataset: Dataset) -> Footers:
     files = [name for name, _, _ in dataset.contents]
-    found = in_parallel(lambda file: read_footer(file, dataset.storage), files)
+    found = in_parallel(lambda file: read_footer(file, dataset.storage).metadata, files)
     largest = max(footer.row_group(index).total_byte_size for footer in found for index in range(footer.num_row_groups))
     chunks = sum(footer.num_row_groups * footer.num_columns for footer in found)
     return Footers(known_columns(found, dataset.schema) if chunks <= MOST_CHUNKS else {}, largest)
@@ -40,12 +41,12 @@ def known_columns(footers: Sequence[pq.FileMetaData], schema: pa.Schema) -> dict
     """Return what the statistics of all row groups say together."""
     statistics: dict[str, list[pq.Statistics | None]] = {field.name: [] for field in schema}
     for footer in footers:
-        places = {footer.schema.column(index).path: index for index in range(footer.num_columns)}
+        indices = {footer.schema.column(index).path: index for index in range(footer.num_columns)}
         for group in (footer.row_group(index) for index in range(footer.num_row_groups)):
             if group.num_rows:
                 for name in statistics:
-                    place = places.get(name)  # a nested column has other paths, and no statistics of its own
-                    statistics[name].append(None if place is None else group.column(place).statistics)
+                    index = indices.get(name)  # a nested column has other paths, and no statistics of its own
+                    statistics[name].append(None if index is None else group.column(index).statistics)
     return {field.name: _known(statistics[field.name], field.type) for field in schema}
 
 
@@ -65,7 +66,7 @@ def _known(statistics: Sequence[pq.Statistics | None], arrow: pa.DataType) -> Kn
 
 
 def _has_plain_range(arrow: pa.DataType) -> bool:
-    """Whether the statistics are values as we write them. Those of text may be cut off."""
+    """Whether the statistics are plain values. Those of text may be cut off."""
     if pt.is_float16(arrow):
         return False
     number = pt.is_integer(arrow) or pt.is_floating(arrow) or pt.is_decimal(arrow)
@@ -75,7 +76,7 @@ def _has_plain_range(arrow: pa.DataType) -> bool:
 def _value(one: pq.Statistics, name: str, arrow: pa.DataType) -> Any:
     if not pt.is_timestamp(arrow):
         return getattr(one, name)
-    if "timeUnit=nanoseconds" in str(one.logical_type):  # Python has no name for them; pandas may not be there
+    if "timeUnit=nanoseconds" in str(one.logical_type):  # Python has no nanoseconds; pandas may not be installed
         value = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=getattr(one, f"{name}_raw") // 1000)
     else:
         value = getattr(one, name)

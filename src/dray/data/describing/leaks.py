@@ -1,8 +1,8 @@
-"""Whether one column alone nearly decides the label, which then is probably known only afterwards.
+"""Whether one column alone nearly predicts the label: it is then probably known only after the label.
 
-Pure: arrays in, numbers out. Rows are divided into two halves by chance. On one, the label's rate is taken for each bin
-of the column; on the other, it is measured how well these rates order the labels. An id has no bins that come again,
-so it decides nothing.
+Pure: arrays in, numbers out. Rows are divided into two random halves. One gives the label's rate for each bin of the
+column; the other measures how well these rates order the labels. The values of an id do not repeat in the second half,
+so it predicts nothing.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LEAST_IN_CLASS = 20
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """What is to be told: 0/1 for each class that is frequent enough, or ranks; rows without a label left out."""
+    """What is to be predicted: 0/1 for each class that is frequent enough, or ranks; rows without a label left out."""
 
     rows: Codes
     """Which rows of the sample have a label."""
@@ -55,7 +55,7 @@ def label_of_classes(codes: Codes) -> Label | None:
         by_half = [target[first], target[~first]]
         if all(min(half.sum(), (~half).sum()) >= LEAST_IN_CLASS for half in by_half):
             targets.append(target.astype(np.float64))
-    # Of two classes, one tells all.
+    # Of two classes, one is enough.
     targets = targets[:1] if len(targets) == 2 and len(np.unique(found)) == 2 else targets
     return Label(rows, first, tuple(targets), classes=True) if targets else None
 
@@ -92,7 +92,7 @@ def bins_of_codes(codes: Codes, label: Label) -> Codes:
 
 
 def how_far_decided(bins: Codes, label: Label) -> float:
-    """Return how well the bins' rates order the other half: AUC (mean over classes), or share of variance explained."""
+    """Return how well the bins' rates predict the other half: AUC (mean over classes) or explained variance."""
     first, second = bins[label.first], bins[~label.first]
     size = int(bins.max(initial=0)) + 1
     results = []

@@ -15,7 +15,7 @@ from dray.data.describing.figures import Basis, ColumnProfile, Figure, Histogram
 
 TOP_VALUES = 10
 FEW_VALUES = 20
-"""A column with at most so many different values is shown by them, whatever its type."""
+"""A column of any type with at most so many different values is described by them."""
 BINS = 12
 _TAIL = 0.01
 
@@ -77,7 +77,7 @@ def _weaker(one: Figure, other: Figure) -> Basis:
 
 
 def _value_counts(present: pa.Array) -> tuple[pa.Array | None, npt.NDArray[np.int64]]:
-    """Return the different values and how often each occurs, the most frequent first; nothing for what has no order."""
+    """Return the different values and their counts, the most frequent first; nothing for types without an order."""
     if not v.can_be_counted(present.type) or pa.types.is_null(present.type):
         return None, np.empty(0, np.int64)
     found = pc.value_counts(present)
@@ -147,7 +147,7 @@ def _histogram(present: pa.Array, kind: Kind, counts: npt.NDArray[np.int64]) -> 
     numbers.sort()
     tail = int(_TAIL * len(numbers))
     low, high = numbers[tail], numbers[-1 - tail]
-    if low == high:  # nearly all are one value: the others decide the width
+    if low == high:  # nearly all are one value: the rest decides the width
         low, high = numbers[0], numbers[-1]
     if low == high:
         found = np.array([len(numbers)])

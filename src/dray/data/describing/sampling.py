@@ -10,28 +10,28 @@ import numpy as np
 import pyarrow as pa
 
 from dray.data.describing.figures import BadRow, Figure, Known
-from dray.data.describing.places import Place, can_be_entered, choose_places, rows_per_byte, text_bytes
+from dray.data.describing.probes import Probe, can_be_entered, choose_probes, rows_per_byte, text_bytes
 from dray.data.describing.tally import Tally
 from dray.data.source import Piece, Reject, Source, make_reject
-from dray.data.sources.blocks import Block
 from dray.data.sources.csv import CsvSource
 from dray.data.sources.csv_format import BlockReader
 from dray.data.sources.files import RandomFile
 from dray.data.sources.json import JsonSource
 from dray.data.sources.lines import lines_before
+from dray.data.sources.record_blocks import RecordBlock
 from dray.storage import is_s3
 
 Progress = Callable[[int, int], None]
 
 READ_ALL_BYTES = 32 << 20
-"""Files of so many bytes whose rows nobody knows are read as a whole: it takes about a second."""
+"""Files of up to so many bytes with an unknown number of rows are read as a whole: it takes about a second."""
 MOST_BYTES = 256 << 20
 MOST_VALUES = 10_000_000
 LEAST_ROWS = 10_000
-"""The sample: of very wide rows, fewer are kept, which tell enough."""
+"""Size of the sample: of very wide rows, fewer are kept."""
 MOST_VALUES_READ = 20_000_000
 MOST_THINNING = 10
-"""Up to so many times the rows of the sample are read, and thinned out: they tell more than a stretch of rows."""
+"""Up to so many times the rows of the sample are read and thinned out: better than consecutive rows."""
 FULL_SAMPLE = 100_000
 """Rows kept for histograms when all rows are read."""
 THREADS = 8
@@ -39,12 +39,12 @@ BUFFERS = 256
 FIRST_REJECTS = 5
 COUNTED_BYTES = 2 << 30
 COUNTED_BYTES_S3 = 64 << 20
-"""Lines of a file are counted up to here, to say where a bad row stands; behind it, its byte is told."""
+"""Lines are counted up to this offset, to name a bad row's line; beyond it, the byte is named."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Rows of a source, and what was learned on the way."""
+    """Rows of a source, and what reading them showed."""
 
     table: pa.Table
     rows: Figure
@@ -59,7 +59,7 @@ class Sample:
 def take_sample(source: Source, sample: int, progress: Progress) -> Sample:
     """Return about so many rows, from all over the source; 0 reads every row.
 
-    Small files are read as a whole too: it is as quick as looking at places, and then everything is known.
+    Small files are read as a whole too: it is as fast as probes, and all figures are exact.
     """
     rows = source.rows
     small = rows <= sample if rows is not None else 0 < text_bytes(source) <= READ_ALL_BYTES
@@ -85,9 +85,9 @@ class _Rejects:
 
 
 class _Kept:
-    """Keeps at most so many rows, chosen by chance: half of them go whenever they are too many.
+    """Keeps at most so many random rows: half of them are dropped whenever there are too many.
 
-    Not every n-th row: rows may repeat in a pattern, and then a part of it would never be seen.
+    Not every n-th row: rows may repeat in a pattern, some of which would never be seen.
     """
 
     def __init__(self, most: int, seed: int, most_bytes: float) -> None:
@@ -116,7 +116,7 @@ class _Kept:
         return found
 
     def _append(self, batch: pa.RecordBatch, share: float) -> None:
-        if share < 1:  # copied, so that the others can go
+        if share < 1:  # copied, so that the rest can be freed
             batch = batch.take(pa.array(np.flatnonzero(self._random.random(batch.num_rows) < share)))
         if batch.num_rows or not self._batches:
             self._batches.append(batch)
@@ -126,7 +126,7 @@ class _Kept:
 def _read_all(source: Source, most: int, progress: Progress) -> Sample:
     rejects = _Rejects()
     kept = _Kept(most, 0, MOST_BYTES)
-    # What fits into the sample needs no tallies: the profile of the sample is that of all rows.
+    # Rows that fit into the sample need no tallies: the profile of the sample is exact.
     tallied = source.rows is None or source.rows > most
     tallies = {field.name: Tally(field.name, field.type) for field in source.schema} if tallied else {}
     pieces = source.pieces()
@@ -140,64 +140,64 @@ def _read_all(source: Source, most: int, progress: Progress) -> Sample:
         progress(index + 1, len(pieces))
     known = {name: tally.known() for name, tally in tallies.items()}
     table = pa.Table.from_batches(kept.batches(), source.schema)
-    return Sample(table, Figure(rows, "exact"), True, known, rejects.count, _placed(source, [rejects]))
+    return Sample(table, Figure(rows, "exact"), True, known, rejects.count, _located(source, [rejects]))
 
 
 @dataclass(slots=True)
 class _Looked:
-    """What was found at a place."""
+    """What one probe found."""
 
-    place: Place
+    probe: Probe
     rejects: _Rejects
     batches: list[pa.RecordBatch] = field(default_factory=list)
     delivered: int = 0
-    """Rows that the source gave, also those that were not taken."""
+    """Rows that the source gave, kept or not."""
     ended: bool = False
     """There are no more."""
 
 
 def _look_around(source: Source, sample: int, progress: Progress) -> Sample:
-    places = choose_places(source, sample)
+    probes = choose_probes(source, sample)
     thinning = int(np.clip(MOST_VALUES_READ // (max(1, len(source.schema)) * sample), 1, MOST_THINNING))
     looks: list[_Looked] = []
     # A reader of Parquet holds a buffer for each column.
     with ThreadPoolExecutor(max(1, min(THREADS, BUFFERS // max(1, len(source.schema))))) as pool:
         try:
-            for looked in pool.map(lambda place: _look_at(source, place, sample, thinning), places):
+            for looked in pool.map(lambda probe: _look_at(source, probe, sample, thinning), probes):
                 looks.append(looked)
-                progress(len(looks), len(places))
+                progress(len(looks), len(probes))
         except BaseException:
             pool.shutdown(wait=True, cancel_futures=True)
             raise
     table = pa.Table.from_batches([batch for looked in looks for batch in looked.batches], source.schema)
-    complete = all(looked.ended and looked.place.every for looked in looks)
+    complete = all(looked.ended and looked.probe.every for looked in looks)
     rejected = sum(looked.rejects.count for looked in looks)
-    rejects = _placed(source, [looked.rejects for looked in looks])
+    rejects = _located(source, [looked.rejects for looked in looks])
     return Sample(table, _estimate_rows(source, looks, complete), complete, {}, rejected, rejects)
 
 
-def _look_at(source: Source, place: Place, sample: int, thinning: int) -> _Looked:
-    """Read a place: a window as a whole, of anything else the first rows; and keep some of them."""
-    looked = _Looked(place, _Rejects())
-    quota = max(1, round(sample * place.share))
-    kept = _Kept(quota, place.piece.start, MOST_BYTES * place.share)
-    batches = _csv_window(source, place.piece, looked.rejects) if _is_csv_window(source, place) else None
+def _look_at(source: Source, probe: Probe, sample: int, thinning: int) -> _Looked:
+    """Read a probe: a window as a whole, anything else its first rows; keep some of them."""
+    looked = _Looked(probe, _Rejects())
+    quota = max(1, round(sample * probe.share))
+    kept = _Kept(quota, probe.piece.start, MOST_BYTES * probe.share)
+    batches = _csv_window(source, probe.piece, looked.rejects) if _is_csv_window(source, probe) else None
     looked.ended = True
-    for batch in batches or source.read(place.piece, None, looked.rejects.add):
-        if not place.window and looked.delivered >= quota * thinning:
+    for batch in batches or source.read(probe.piece, None, looked.rejects.add):
+        if not probe.window and looked.delivered >= quota * thinning:
             looked.ended = False
             break
         kept.add(batch)
         looked.delivered += batch.num_rows
         if source.rows is not None and looked.delivered >= quota * thinning:
-            looked.ended = False  # there may be more, but nobody needs to know
+            looked.ended = False  # there may be more, which are not needed
             break
     looked.batches = kept.batches()
     return looked
 
 
-def _is_csv_window(source: Source, place: Place) -> bool:
-    return place.window and isinstance(source, CsvSource)
+def _is_csv_window(source: Source, probe: Probe) -> bool:
+    return probe.window and isinstance(source, CsvSource)
 
 
 def _csv_window(source: Source, piece: Piece, rejects: _Rejects) -> Iterator[pa.RecordBatch]:
@@ -208,16 +208,16 @@ def _csv_window(source: Source, piece: Piece, rejects: _Rejects) -> Iterator[pa.
         data = opened.read(piece.start, piece.stop)
     at_end = piece.stop >= file.file.bytes
     reader = BlockReader(source.form, file.names, source.schema, tuple(source.schema.names), at_end)
-    parsed = reader.parse(Block(data, len(data), piece.start, last=True))
+    parsed = reader.parse(RecordBlock(data, len(data), piece.start, last=True))
     for bad in parsed.bad:
         rejects.add(make_reject(piece.name, None, bad.reason, bad.text), piece.start + bad.offset)
     yield from parsed.batches
 
 
-def _placed(source: Source, found: Sequence[_Rejects]) -> tuple[BadRow, ...]:
-    """Return the first bad rows, in order, with the line where it can be counted soon, else with the byte."""
+def _located(source: Source, found: Sequence[_Rejects]) -> tuple[BadRow, ...]:
+    """Return the first bad rows, in order, with the line where counting is fast, else with the byte."""
     pairs = [pair for rejects in found for pair in zip(rejects.first, rejects.offsets, strict=True)]
-    placed = []
+    located = []
     for reject, offset in pairs[:FIRST_REJECTS]:
         line, reason = reject.line, reject.reason
         if offset is not None and isinstance(source, CsvSource):
@@ -226,12 +226,12 @@ def _placed(source: Source, found: Sequence[_Rejects]) -> tuple[BadRow, ...]:
                 line = lines_before(file.file, offset, file.newline, source.storage) + 1
             else:
                 reason += f" (at byte {offset:,})"
-        placed.append(BadRow(reject.name, line, reason, reject.text))
-    return tuple(placed)
+        located.append(BadRow(reject.name, line, reason, reject.text))
+    return tuple(located)
 
 
 def _estimate_rows(source: Source, looks: Sequence[_Looked], complete: bool) -> Figure:
-    """Return the rows of the source: known, all seen, or by the bytes that a row takes where we looked."""
+    """Return the rows of the source: known, counted, or estimated by the bytes of a row in the probes."""
     if source.rows is not None:
         return Figure(source.rows, "exact")
     if complete:
@@ -243,15 +243,15 @@ def _estimate_rows(source: Source, looks: Sequence[_Looked], complete: bool) -> 
 
 
 def _density(looks: Sequence[_Looked]) -> float | None:
-    size = sum(looked.place.piece.bytes for looked in looks)
+    size = sum(looked.probe.piece.bytes for looked in looks)
     return sum(looked.delivered for looked in looks) / size if size else None
 
 
 def _rows_of_text(source: CsvSource | JsonSource, looks: Sequence[_Looked]) -> int:
-    """Return the rows of text files: those with windows by these, the others by their beginnings."""
-    windows = [looked for looked in looks if looked.place.window]
+    """Return the estimated rows of text files, by their windows or by their first bytes."""
+    windows = [looked for looked in looks if looked.probe.window]
     density = _density(windows) or 0.0
-    closed = [looked.place.piece.name for looked in looks if not looked.place.window]
+    closed = [looked.probe.piece.name for looked in looks if not looked.probe.window]
     streams = {name: rows_per_byte(source, name) for name in closed}
     other = sum(streams.values()) / max(1, len(streams))
     return round(

@@ -1,4 +1,4 @@
-"""What is true of all rows, when all are read: counted batch by batch, in memory that does not grow."""
+"""Exact figures when all rows are read: counted batch by batch, in constant memory."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from dray.data.describing.distinct import Sketch
 from dray.data.describing.figures import Figure, Known
 
 MOST_COUNTED = 1000
-"""So many different values of a column are counted one by one; with more, only a sample's are."""
+"""Up to so many different values of a column are counted exactly; beyond, only those of a sample."""
 
 
 class Tally:

@@ -1,4 +1,4 @@
-"""Columns of any type as what can be counted: their kind, numbers, extremes, and values as people write them."""
+"""Columns of any type for counting: their kind, numbers, extremes, and values as text."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 
 
 def kind(name: str, arrow: pa.DataType) -> Kind:
-    """Return what a column means to training; `other` if it means nothing there (lists, bytes)."""
+    """Return what a column means to training; `other` if training cannot use it (lists, bytes)."""
     try:
         found = kind_of(name, arrow)
     except DataError:
@@ -39,7 +39,7 @@ def plain_array(column: pa.ChunkedArray | pa.Array) -> pa.Array:
         array = pa.concat_arrays(array.chunks) if array.num_chunks else pa.array([], array.type)
     if pt.is_dictionary(array.type):
         array = array.dictionary_decode()
-    if pt.is_timestamp(array.type):  # Python has no name for nanoseconds; and one zone for all
+    if pt.is_timestamp(array.type):  # Python has no nanoseconds; and one zone for all
         array = array.cast(pa.timestamp("us", array.type.tz and "UTC"), safe=False)
     if pt.is_time64(array.type) and array.type.unit == "ns":
         array = array.cast(pa.time64("us"), safe=False)
@@ -67,7 +67,7 @@ def numbers(array: pa.Array) -> Numbers:
 
 
 def from_number(value: float, kind: Kind) -> Any:
-    """Return a number of `numbers` as people write it."""
+    """Return a number of `numbers` in its readable form."""
     if kind == "date":
         return str(date(1970, 1, 1) + timedelta(days=round(value)))
     if kind == "timestamp":
@@ -94,7 +94,7 @@ def plain(value: Any) -> Any:
     if value is None or isinstance(value, bool | int):
         return value
     if isinstance(value, float):
-        return value if math.isfinite(value) else str(value)  # JSON has no word for infinity
+        return value if math.isfinite(value) else str(value)  # JSON has no infinity
     if isinstance(value, Decimal):
         return plain(float(value))
     if isinstance(value, datetime):

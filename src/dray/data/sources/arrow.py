@@ -23,7 +23,7 @@ _WHAT = "Arrow data"
 
 @dataclass(frozen=True, slots=True)
 class ArrowFile:
-    """A file with what its footer says; of a stream, one batch that stands for all."""
+    """A file with what its footer says; a stream counts as one batch."""
 
     file: DataFile
     batches: int
@@ -74,7 +74,7 @@ class ArrowSource:
 
 
 def open_arrow(locations: Sequence[str], storage: StorageOptions) -> ArrowSource:
-    """Read the schemas of all files; refuse files that do not fit together."""
+    """Read the schemas of all files; refuse files whose columns differ."""
     files = find_files(locations, storage)
     opened = in_parallel(lambda file: _open(file, storage), files)
     schema = _with_categories(

@@ -23,7 +23,6 @@ import pyarrow as pa
 import pyarrow.csv as pacsv
 
 from dray.data.source import PIECE_BYTES, OnReject, Piece, make_reject
-from dray.data.sources.blocks import parse_in_order, whole_records
 from dray.data.sources.columns import chosen
 from dray.data.sources.csv_format import BlockReader, CsvFormat
 from dray.data.sources.csv_numbers import Rows, sampled_numbers
@@ -32,6 +31,7 @@ from dray.data.sources.files import DataFile, RandomFile, chunks, find_files, he
 from dray.data.sources.lines import LineNumbers
 from dray.data.sources.numbers import Numbers
 from dray.data.sources.quotes import first_sure_start, last_end
+from dray.data.sources.record_blocks import parse_in_order, whole_records
 from dray.data.sources.types import Found, agree, is_number, text_where_mixed
 from dray.errors import DataError
 from dray.storage import StorageOptions
@@ -45,11 +45,11 @@ ALL_SAMPLES_BYTES = 64 << 20
 
 @dataclass(frozen=True, slots=True)
 class CsvFile:
-    """A file with what its first bytes say."""
+    """A file with what its first bytes show."""
 
     file: DataFile
     begin: int
-    """Where its records begin, behind the header."""
+    """Where its records begin, after the header."""
     names: tuple[str, ...]
     newline: bytes
 
@@ -64,7 +64,7 @@ class CsvSource:
     form: CsvFormat
     storage: StorageOptions
     guarded: frozenset[str] = frozenset()
-    """Number columns whose type nobody asked for: what it would change, such as 007, is rejected."""
+    """Number columns with a guessed type: values that it would change, such as 007, are rejected."""
     format: str = "csv"
     rows: int | None = None
 
@@ -110,7 +110,7 @@ def open_csv(
     form: CsvFormat,
     types: Mapping[str, str | pa.DataType] | None = None,
 ) -> CsvSource:
-    """Read the header and samples of all files, and agree on the types."""
+    """Read the header and samples of all files, and choose common types."""
     form.check()
     files = find_files(locations, storage)
     sample_bytes = min(SAMPLE_BYTES, max(HEAD_BYTES // 4, ALL_SAMPLES_BYTES // (3 * len(files))))
@@ -174,7 +174,7 @@ def _open(file: DataFile, form: CsvFormat, storage: StorageOptions, sample_bytes
 def _further_samples(
     file: CsvFile, form: CsvFormat, storage: StorageOptions, seen: int, sample_bytes: int
 ) -> list[bytes]:
-    """Return records from the middle and the end. Should they begin within quotes, they are no worse than a sample."""
+    """Return records from the middle and the end. If they begin inside quotes, they still serve as a sample."""
     size = file.file.bytes
     quoting = form.quoting(file.newline)
     found = []
@@ -192,7 +192,7 @@ def _further_samples(
 def _guess(sample: bytes, names: tuple[str, ...], form: CsvFormat) -> _Sample:
     if not sample:
         return _Sample(pa.schema([(name, pa.null()) for name in names]), {})
-    sample = sample.decode(errors="replace").encode()  # what is not UTF-8 is no reason to take text for bytes
+    sample = sample.decode(errors="replace").encode()  # text that is not UTF-8 must not be guessed to be bytes
 
     def read(options: pacsv.ConvertOptions) -> pa.Table:
         return form.read(sample, names, options, lambda _: "skip")

@@ -13,16 +13,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
-from dray.data.sources.blocks import BadRow, Block, Parsed, keep_good
 from dray.data.sources.csv_numbers import Rows, first_changed
 from dray.data.sources.numbers import may_wrap
 from dray.data.sources.quotes import Quoting, ends_inside, records
+from dray.data.sources.record_blocks import BadRow, Parsed, RecordBlock, keep_good
 from dray.errors import ConfigError, DataError
 
 BOM = b"\xef\xbb\xbf"
 NULLS = ("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "N/A", "NA",
          "NULL", "NaN", "None", "n/a", "nan", "null")  # fmt: skip
-"""What stands for a missing value in columns that are not text. In text only the empty cell does: NA is Namibia."""
+"""What means a missing value in columns that are not text. In text only the empty cell does: NA is Namibia."""
 
 _CONVERSION = re.compile(r"In CSV column #(\d+): (?:Row #\d+: )?(.*)", re.DOTALL)
 
@@ -43,7 +43,7 @@ class CsvFormat:
     names: tuple[str, ...] | None = None
     """The columns; instead of those of the header, if there is one. Default without a header: f0, f1, ..."""
     nulls: tuple[str, ...] | None = None
-    """What stands for a missing value, besides the empty cell: in text unless it is quoted, in other columns quoted or
+    """What means a missing value, besides the empty cell: in text unless it is quoted, in other columns quoted or
     not. Default: see `NULLS`."""
 
     def check(self) -> None:
@@ -58,12 +58,12 @@ class CsvFormat:
         return Quoting(ord(self.delimiter), ord(self.quote) if self.quote is not None else None, newline)
 
     def header_end(self, data: bytes, complete: bool) -> int | None:
-        """Return where the header's line ends, or None if it takes more bytes to know."""
+        """Return where the header's line ends, or None if more bytes are needed."""
         skip = len(BOM) if data.startswith(BOM) else 0
         if not self.header:
             return skip
         starts, ends = records(data[skip:], self.quoting())
-        # A line end at the very end of the bytes may be half of one, and the last record may go on behind them.
+        # A line end at the very end of the bytes may be half of one, and the last record may go on after them.
         if not complete and (not len(ends) or ends[0] + skip >= len(data)):
             return None
         return skip + int(ends[0]) if len(starts) else len(data)
@@ -100,7 +100,7 @@ class CsvFormat:
         if twice:
             raise DataError(
                 f'{location} has two columns "{twice[0]}".',
-                fix="Give distinct names with names=..., or header=False if the first line is no header.",
+                fix="Give distinct names with names=..., or header=False if the first line is not a header.",
             )
         return names
 
@@ -112,7 +112,7 @@ class CsvFormat:
     ) -> pacsv.ConvertOptions:
         """Return the options for some columns; without types they are guessed.
 
-        `text`: the columns are all text, or none is; where that is not known, text that is quoted may become null.
+        `text`: the columns are all text, or none is; where that is not known, quoted text may become null.
         """
         return pacsv.ConvertOptions(
             column_types=types,
@@ -139,7 +139,7 @@ class CsvFormat:
         options: pacsv.ConvertOptions,
         handler: Callable[[pacsv.InvalidRow], str] | None = None,
     ) -> pa.Table:
-        """Return the rows of a text without a header. `handler` may pass over those with too many or too few fields."""
+        """Return the rows of a text without a header. `handler` may skip rows with too many or too few fields."""
         return pacsv.read_csv(
             pa.BufferReader(data),
             pacsv.ReadOptions(column_names=names, use_threads=False, block_size=len(data) + 64),
@@ -154,16 +154,16 @@ def _as_text(first: bytes, columns: int, form: CsvFormat) -> pa.Table:
 
 
 class ChangedError(pa.ArrowInvalid):  # type: ignore[misc]  # pyarrow has no types
-    """A number that pyarrow reads, but as another one. It names its row as pyarrow's own errors do."""
+    """pyarrow reads a number as another one. Names its row as pyarrow's own errors do."""
 
 
 @dataclass(frozen=True)
 class BlockReader:
-    """Reads blocks of one file's records: those that fit, and what is wrong with the others."""
+    """Reads blocks of one file's records: the good rows, and why the bad ones are bad."""
 
     form: CsvFormat
     names: tuple[str, ...]
-    """The columns as they stand in the file."""
+    """The columns in the order of the file."""
     schema: pa.Schema
     columns: tuple[str, ...]
     at_end: bool = True
@@ -171,7 +171,7 @@ class BlockReader:
     guarded: frozenset[str] = frozenset()
     """Number columns whose type was guessed: what the type would change is rejected."""
 
-    def parse(self, block: Block) -> Parsed:
+    def parse(self, block: RecordBlock) -> Parsed:
         quoting = self.form.quoting()
         if not (block.last and self.at_end and ends_inside(block.data, quoting)):
             try:
@@ -195,7 +195,7 @@ class BlockReader:
             text = b"".join(map(record, indices))
             if len(indices) == 1:
                 return Parsed(self._read(text))
-            text.decode()  # pyarrow can tell of a miscounted row only if it is UTF-8
+            text.decode()  # pyarrow reports a miscounted row only if it is UTF-8
             invalid: list[pacsv.InvalidRow] = []
             batches = self._read(text, invalid)
             return Parsed(batches, [miscounted(indices[row.number - 1], row) for row in invalid])
@@ -243,10 +243,10 @@ class BlockReader:
         changed = first_changed(rows, self.columns, self.guarded)
         if changed is None:
             return
-        place = changed.row
+        shown = changed.row
         for number in sorted(row.number - 1 for row in invalid or ()):
-            place += number <= place
-        raise ChangedError(f'Row #{place + 1}: column "{changed.column}": {changed.literal[:100]!r} {changed.why}')
+            shown += number <= shown
+        raise ChangedError(f'Row #{shown + 1}: column "{changed.column}": {changed.literal[:100]!r} {changed.why}')
 
     @cached_property
     def _has_numbers(self) -> bool:

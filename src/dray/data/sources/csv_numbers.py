@@ -1,8 +1,8 @@
 """Numbers of CSV text that a column's type would change: `001` into 1, 9007199254740993 into 9007199254740992.
 
-pyarrow reads such a number without a word, and looking at each as text would take as long as reading does. So the bytes
-of a block are first searched for a value that begins with a zero and goes on, and the doubles that were read for one
-above 2^53; only where there is one are the columns in question read again, as text.
+pyarrow reads such a number without an error, and checking each as text would double the time of reading. So the bytes
+of a block are first searched for a value with a leading zero, and the doubles for one above 2^53; only where there is
+one are the columns in question read again, as text.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from dray.data.sources.numbers import CODE, EXACT_BELOW, Numbers, exact_as_doubl
 from dray.data.sources.quotes import CR, LF, Positions, Quoting
 
 _STEP = 256 << 10
-"""Bytes that are searched at a time: what is found about them stays in the processor's cache."""
+"""Bytes that are searched at a time: the temporary arrays stay in the processor's cache."""
 _SPACE = r"[ \t]*"
 _IS_CODE = f"^{_SPACE}{CODE}{_SPACE}$"
 _SOFT = list(b" \t+-")
-"""What may stand between the begin of a value and its first digit, and in the middle of a date."""
+"""What may be between the start of a value and its first digit, and in the middle of a date."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Rows:
     """Reads columns of the same rows as another type, with null for what is missing."""
 
     def may_have_codes(self, names: Sequence[str]) -> list[str]:
-        """Return those of some columns where a value may begin with a zero and go on: all, if it does not show."""
+        """Return the columns in which a value may have a leading zero; all of them, if that is not known."""
         zeros = zeros_that_lead(self.data, self.quoting) if names else ()
         if not len(zeros):
             return []
@@ -56,7 +56,7 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """A number that would be another one, or another text."""
+    """A number that its column's type would change."""
 
     column: str
     row: int
@@ -65,7 +65,7 @@ class Changed:
 
 
 def sampled_numbers(rows: Rows) -> dict[str, Numbers]:
-    """Return what the number columns of a sample look like, whose types pyarrow guessed."""
+    """Return what the numbers of a sample look like, by column, where pyarrow guessed the type."""
     table = rows.table
     names = [field.name for field in table.schema if pt.is_integer(field.type) or pt.is_floating(field.type)]
     codes = rows.may_have_codes(names)
@@ -106,7 +106,7 @@ def first_changed(rows: Rows, columns: Sequence[str], guarded: Container[str]) -
     names = [name for name in columns if name in guarded]
     codes = rows.may_have_codes(names)
     large = [name for name in names if pt.is_floating(table[name].type) and _has_large(table[name])]
-    wrapped = [name for name in columns if may_wrap(table[name].type)]  # guarded or not: nobody asks for that
+    wrapped = [name for name in columns if may_wrap(table[name].type)]  # guarded or not: overflow is never wanted
     if not codes and not large and not wrapped:
         return None
     texts = rows.read_as([name for name in columns if name in {*codes, *large, *wrapped}], pa.string())
@@ -132,7 +132,9 @@ def _first_code(texts: pa.ChunkedArray) -> int | None:
 
 def _first_inexact(values: pa.ChunkedArray, texts: pa.ChunkedArray) -> int | None:
     large = pc.greater_equal(pc.abs(values), float(EXACT_BELOW))
-    plain = pc.invert(pc.match_substring_regex(texts, "[eE]"))  # one by one takes long, and an exponent is no digit
+    plain = pc.invert(
+        pc.match_substring_regex(texts, "[eE]")
+    )  # checking one by one is slow, and an exponent is not a digit
     for literal in pc.unique(texts.filter(pc.and_(large, plain))).to_pylist():
         if not exact_as_double(literal.strip()):
             row: int = pc.index(texts, literal).as_py()
@@ -147,12 +149,12 @@ def _first_wrapped(type_: pa.DataType, doubles: pa.ChunkedArray, texts: pa.Chunk
 
 
 def _has_large(column: pa.ChunkedArray) -> bool:
-    """Say whether a number is so large that a double may not hold its digits."""
+    """Whether a number is so large that a double may not hold its digits."""
     kind = np.float64 if pt.is_floating(column.type) else np.int64
     for chunk in column.chunks:
         if not len(chunk):
             continue
-        # Whatever stands where a value is missing does no harm: it is looked at once more.
+        # The bytes under a missing value do no harm: they only cause a second look.
         values = np.frombuffer(chunk.buffers()[1], kind)[chunk.offset : chunk.offset + len(chunk)]
         most = values.max()
         if most >= EXACT_BELOW or values.min() <= -EXACT_BELOW or np.isnan(most):
@@ -161,9 +163,9 @@ def _has_large(column: pa.ChunkedArray) -> bool:
 
 
 def zeros_that_lead(data: bytes | pa.Buffer, quoting: Quoting) -> Positions:
-    """Return where a zero begins a value that goes on, but not with a point: none is left out, some may be others."""
+    """Return the positions of leading zeros (not of 0.5); all of them, and perhaps some positions too many."""
     text = np.frombuffer(data, np.uint8)
-    first = np.concatenate([np.full(2, LF, np.uint8), text[:3]])  # before the first value stands a line end, as it were
+    first = np.concatenate([np.full(2, LF, np.uint8), text[:3]])  # as if a line end came before the first value
     room = np.empty((2, max(len(first), min(_STEP, len(text)))), bool)
     found = [_zeros(first, quoting, room) - 2]
     found += [_zeros(text[start : start + _STEP + 3], quoting, room) + start for start in range(0, len(text), _STEP)]
@@ -171,12 +173,12 @@ def zeros_that_lead(data: bytes | pa.Buffer, quoting: Quoting) -> Positions:
 
 
 def _zeros(text: npt.NDArray[np.uint8], quoting: Quoting, room: npt.NDArray[np.bool_]) -> Positions:
-    """Return the places of such zeros behind the second byte. `room`: for what is found on the way."""
+    """Return the positions of such zeros after the second byte. `room`: a buffer."""
     earlier, before, zero, after = text[:-3], text[1:-2], text[2:-1], text[3:]
     marks = [mark for mark in (quoting.delimiter, quoting.quote) if mark is not None]
     maybe, more = room[:, : len(after)]
     # Quotes, the comma, the plus and white space are below the minus; the point, digits and letters are above.
-    np.less(earlier, ord("-"), out=maybe)  # in 2024-01-05 a digit stands before the minus
+    np.less(earlier, ord("-"), out=maybe)  # in 2024-01-05 a digit precedes the minus
     for mark in marks:
         if mark >= ord("-"):
             maybe |= np.equal(earlier, mark, out=more)
@@ -192,11 +194,11 @@ def _zeros(text: npt.NDArray[np.uint8], quoting: Quoting, room: npt.NDArray[np.b
             maybe &= np.not_equal(after, mark, out=more)
     if not maybe.any():
         return np.empty(0, np.int64)
-    places: Positions = np.flatnonzero(maybe)
+    positions: Positions = np.flatnonzero(maybe)
     begins = np.zeros(256, bool)
     begins[[LF, CR, *marks]] = True
     soft = begins.copy()
     soft[_SOFT] = True
-    # The zero of 2024-01-05 03:00 begins no value: two bytes before it stands a digit.
-    sure = begins[before[places]] | (soft[before[places]] & soft[earlier[places]])
-    return places[sure] + 2
+    # The zero of 2024-01-05 03:00 begins no value: a digit is two bytes before it.
+    sure = begins[before[positions]] | (soft[before[positions]] & soft[earlier[positions]])
+    return positions[sure] + 2

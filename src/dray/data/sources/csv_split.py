@@ -1,7 +1,7 @@
 """Divide a CSV file by byte ranges: every range begins where a record does.
 
-Mostly some kB behind the wished place tell where a record begins (see `quotes.py`). Where they do not, as in a file
-without a quote, the stretch since the last known place is searched for quotes, at the speed of memory.
+Usually a few kB after the wanted offset show where a record begins (see `quotes.py`). Where they do not, as in a file
+without a quote, the bytes since the last known start are searched for quotes, at the speed of memory.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ def record_starts(
 ) -> list[int]:
     """Return `begin` and further offsets at which records begin, about `target_bytes` apart."""
     wished = range(begin + target_bytes, file.bytes - target_bytes // 2, target_bytes)
-    places = in_parallel(lambda offset: _look(file, offset, quoting, storage), wished)
-    steps = list(_steps(begin, [place for place in places if place[0] < file.bytes]))
+    looks = in_parallel(lambda offset: _look(file, offset, quoting, storage), wished)
+    steps = list(_steps(begin, [look for look in looks if look[0] < file.bytes]))
     stretches = [step for step in steps if quoting.quote is not None and step[0] < step[1]]
     effects = dict(
         zip(stretches, in_parallel(lambda step: _effect(file, *step, quoting, storage), stretches), strict=True)
@@ -40,10 +40,10 @@ def record_starts(
     return starts
 
 
-def _steps(begin: int, places: Sequence[tuple[int, int | None]]) -> Iterator[tuple[int, int]]:
-    """Yield for every place the last one where the state is known, and where it is asked for: the same if sure."""
+def _steps(begin: int, looks: Sequence[tuple[int, int | None]]) -> Iterator[tuple[int, int]]:
+    """Yield for every look the last offset with a known state, and the offset whose state is needed."""
     known = begin
-    for line, sure in places:
+    for line, sure in looks:
         if sure is not None and sure > known:
             known = sure
             yield sure, sure
@@ -53,7 +53,7 @@ def _steps(begin: int, places: Sequence[tuple[int, int | None]]) -> Iterator[tup
 
 
 def _look(file: DataFile, offset: int, quoting: Quoting, storage: StorageOptions) -> tuple[int, int | None]:
-    """Return the first line that begins at or behind an offset, and the first sure begin of a record behind it."""
+    """Return the first line start at or after an offset, and the first certain start of a record after it."""
     with RandomFile(file, storage) as opened:
         position = offset - 1
         while position < file.bytes:
@@ -69,7 +69,7 @@ def _look(file: DataFile, offset: int, quoting: Quoting, storage: StorageOptions
 
 
 def _effect(file: DataFile, start: int, stop: int, quoting: Quoting, storage: StorageOptions) -> Effect:
-    """Return what a stretch between two line starts does to the state."""
+    """Return the effect on the state of the text between two line starts."""
     effect = Effect()
     for text in _lines(chunks(file, storage, start, stop), quoting.newline):
         effect = effect.then(effect_of(text, quoting))
@@ -88,7 +88,7 @@ def _next_start(file: DataFile, line: int, inside: bool, quoting: Quoting, stora
 
 
 def _lines(read: Iterator[bytes], newline: bytes) -> Iterator[bytes]:
-    """Yield the same bytes in parts that end with a line."""
+    """Yield the same bytes in chunks that end with a line."""
     rest: list[bytes] = []
     for chunk in read:
         end = chunk.rfind(newline) + 1

@@ -1,7 +1,7 @@
 """Delta Lake tables, at one version: every piece is a file of that version, and all workers read the same one.
 
 The log is read by the `deltalake` library, which also says what a file's rows are (partition values, new columns).
-Tables with deletion vectors or column mapping are read by its own engine, as one piece: their files alone do not tell.
+Tables with deletion vectors or column mapping are read by its own engine, as one piece.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class DeltaSource:
     rows: int | None
     bytes: int
     sizes: tuple[tuple[str, int], ...]
-    """Path and bytes of every file, in the order in which they are read; empty if only the engine can read them."""
+    """Path and bytes of every file, in reading order; empty if only the engine can read the table."""
     storage: StorageOptions
     format: str = "delta"
 
@@ -75,7 +75,7 @@ def open_delta(location: str, storage: StorageOptions, version: int | None = Non
     location = absolute(location)
     table = _load(location, version, storage)
     actions = pa.table(table.get_add_actions(flatten=True))
-    # The log writes paths as URLs do.
+    # The log writes paths percent-encoded, as in URLs.
     sizes = dict(zip(map(unquote, actions["path"].to_pylist()), actions["size_bytes"].to_pylist(), strict=True))
     if not sizes:
         raise DataError(f"There are no rows in {location}, version {table.version()}.", fix="Name another version.")

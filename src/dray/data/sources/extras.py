@@ -15,7 +15,7 @@ _EXTRAS = {
 
 
 def load(module: str) -> Any:
-    """Return a module, or say which extra brings it."""
+    """Return a module; if it is missing, raise an error that names the extra."""
     try:
         return import_module(module)
     except ImportError as error:

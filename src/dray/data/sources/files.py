@@ -1,6 +1,6 @@
 """Bytes of files, local or on S3: ranges of plain ones, streams of compressed ones.
 
-A store that fails for a moment is waited for, and the reading goes on at the byte where it stopped.
+After a transient error of the store, reading goes on at the byte where it stopped.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TypeVar
 import pyarrow as pa
 
 from dray.errors import DataError
-from dray.storage import StorageOptions, expand, is_s3, open_storage, patiently, translate_errors
+from dray.storage import StorageOptions, expand, is_s3, open_storage, translate_errors, with_retries
 
 CHUNK_BYTES = 4 << 20
 """Bytes read at once, and about the size of a block that is parsed at once."""
@@ -36,7 +36,7 @@ class DataFile:
 
 
 def plain_name(location: str) -> str:
-    """Return the name without the ending of a compression, in lower case: what tells the format."""
+    """Return the name in lower case, without the suffix of a compression: its own suffix is the format."""
     name = location.rpartition("/")[2].lower()
     return next((name.removesuffix(end) for end in _COMPRESSIONS if name.endswith(end)), name)
 
@@ -50,7 +50,7 @@ def find_files(locations: Sequence[str], storage: StorageOptions) -> list[DataFi
             sizes = [info.size for info in filesystem.get_file_info([open_storage(name, storage)[1] for name in names])]
     else:
         sizes = in_parallel(lambda name: _size(name, storage), names)
-    # A size of None: the file went away after it was listed; whoever reads it says so.
+    # A size of None: the file was removed after it was listed; reading it raises the error.
     return [DataFile(name, size or 0, compression_of(name)) for name, size in zip(names, sizes, strict=True)]
 
 
@@ -59,7 +59,7 @@ def compression_of(location: str) -> str | None:
 
 
 def in_parallel(act: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
-    """Return what `act` returns for every item; for requests that wait for a store."""
+    """Return `act` of every item, in threads: for requests that wait for a store."""
     if len(items) < 2:
         return [act(item) for item in items]
     with ThreadPoolExecutor(min(PARALLEL_REQUESTS, len(items))) as pool:
@@ -68,7 +68,7 @@ def in_parallel(act: Callable[[Item], Result], items: Sequence[Item]) -> list[Re
 
 @contextmanager
 def reading(location: str, what: str) -> Iterator[None]:
-    """Name the file when it turns out to be damaged or unreadable."""
+    """Raise errors of damaged or unreadable files with the file's name."""
     try:
         with translate_errors(location):
             yield
@@ -81,7 +81,7 @@ def reading(location: str, what: str) -> Iterator[None]:
 
 
 class RandomFile:
-    """Reads ranges of a file, patiently; opened again after an error. One thread uses it."""
+    """Reads ranges of a file, with retries; opens it again after an error. One thread uses it."""
 
     def __init__(self, file: DataFile, storage: StorageOptions) -> None:
         self._file = file
@@ -92,7 +92,7 @@ class RandomFile:
         """Return the bytes of a range; fewer only at the end of the file."""
         if start >= stop:
             return b""
-        return patiently(self._file.location, self._storage, lambda: self._read(start, stop))
+        return with_retries(self._file.location, self._storage, lambda: self._read(start, stop))
 
     def close(self) -> None:
         if self._stream is not None:
@@ -122,9 +122,9 @@ class RandomFile:
     def _check_size(self, size: int) -> None:
         if size != self._file.bytes:
             raise DataError(
-                f"{self._file.location} was changed while it was read: it had {self._file.bytes:,} bytes and "
+                f"{self._file.location} was changed while dray read it: it had {self._file.bytes:,} bytes and "
                 f"now has {size:,}.",
-                fix="Start again when nobody writes the data.",
+                fix="Start again when no process writes the data.",
             )
 
 
@@ -183,7 +183,7 @@ class _Raw(io.RawIOBase):
 
 
 def as_stream(opened: RandomFile, file: DataFile) -> pa.NativeFile:
-    """Return a file as a stream for pyarrow's readers, as patient as `RandomFile` is."""
+    """Return a file as a stream for pyarrow's readers, with the retries of `RandomFile`."""
     return pa.PythonFile(io.BufferedReader(_Raw(opened, file.bytes), 1 << 20), mode="r")
 
 

@@ -1,9 +1,9 @@
 """JSON: an object on each line, or one array of objects; compressed or not.
 
 Nested objects become columns named `a.b` (see `json_types.py`). Lines are divided by byte ranges; an array and a
-compressed file are one piece, read as a stream. Rejected are lines and items that are no JSON object (one cut in half,
-say), a value that does not fit its column or that its guessed type would change (`json_numbers.py`), and a field that
-the sample did not have (`extra_fields="ignore"` drops such fields).
+compressed file are one piece, read as a stream. Rejected are lines and items that are not JSON objects (such as
+one that is cut off), objects with a value that does not fit its column or that its guessed type would change
+(`json_numbers.py`), and objects with a field that the sample did not have (`extra_fields="ignore"` drops such fields).
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from typing import Literal
 import pyarrow as pa
 
 from dray.data.source import PIECE_BYTES, OnReject, Piece, make_reject
-from dray.data.sources.blocks import MOST_RECORD_BYTES, BadRow, Block, Parsed, keep_good, parse_in_order, whole_records
 from dray.data.sources.columns import chosen
 from dray.data.sources.files import DataFile, RandomFile, chunks, find_files, head, in_parallel
 from dray.data.sources.json_numbers import Guard, Rows, make_guard
@@ -35,6 +34,15 @@ from dray.data.sources.json_types import (
     shape_of,
 )
 from dray.data.sources.lines import LineNumbers
+from dray.data.sources.record_blocks import (
+    MOST_RECORD_BYTES,
+    BadRow,
+    Parsed,
+    RecordBlock,
+    keep_good,
+    parse_in_order,
+    whole_records,
+)
 from dray.errors import ConfigError, DataError
 from dray.storage import StorageOptions
 
@@ -47,7 +55,7 @@ WINDOW_BYTES = 64 << 10
 
 @dataclass(frozen=True, slots=True)
 class JsonFile:
-    """A file with what its first bytes say."""
+    """A file with what its first bytes show."""
 
     file: DataFile
     layout: Literal["lines", "array", "empty"]
@@ -70,7 +78,7 @@ class JsonSource:
     storage: StorageOptions
     extra_fields: ExtraFields = "reject"
     asked: frozenset[str] = frozenset()
-    """The columns whose type the user named: what else a guessed type would change is rejected."""
+    """The columns whose type the user gave; in the others, values that the guessed type would change are rejected."""
     format: str = "json"
     rows: int | None = None
 
@@ -131,7 +139,7 @@ class _BlockReader:
     columns: tuple[str, ...]
     array: bool
 
-    def parse(self, block: Block) -> Parsed:
+    def parse(self, block: RecordBlock) -> Parsed:
         if not self.array:
             try:
                 return Parsed(self._read(block.data, lambda: _texts(lines(block.data))))
@@ -188,7 +196,7 @@ def _unfinished(records: Records) -> list[BadRow]:
     if records.open_end:
         return [BadRow(len(records.data), "the array is not closed: the file was cut off", b"")]
     if records.behind is not None:
-        return [BadRow(records.behind, "text behind the end of the array", records.data[records.behind :])]
+        return [BadRow(records.behind, "text after the end of the array", records.data[records.behind :])]
     return []
 
 
@@ -198,7 +206,7 @@ def open_json(
     types: Mapping[str, str | pa.DataType] | None = None,
     extra_fields: ExtraFields = "reject",
 ) -> JsonSource:
-    """Read samples of all files, and agree on one shape."""
+    """Read samples of all files, and choose one shape."""
     if extra_fields not in ("reject", "ignore"):
         raise ConfigError(f'extra_fields is "{extra_fields}".', fix="Use reject or ignore.")
     files = find_files(locations, storage)

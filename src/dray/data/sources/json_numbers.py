@@ -1,7 +1,7 @@
 """Numbers of JSON objects that a column's type would change: 9007199254740993 into 9007199254740992 as a double.
 
-pyarrow reads such a number without a word, and Python's parser, which shows its digits, takes ten times as long. So
-objects are looked at one by one only where pyarrow found a number beyond 2^53 in a column of doubles.
+pyarrow reads such a number without an error, and Python's parser, which keeps its digits, takes ten times as long. So
+objects are checked one by one only where pyarrow found a number beyond 2^53 in a column of doubles.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ import pyarrow.types as pt
 from dray.data.sources.numbers import EXACT_BELOW, may_wrap
 
 _DIGITS = re.compile(rb"(?<![.0-9])[0-9]{16}")
-"""What every number beyond 2^53 has that is written without an exponent."""
+"""Matches every number beyond 2^53 that is written without an exponent."""
 
 Rows = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """The number columns whose type nobody asked for."""
+    """The number columns whose type was guessed."""
 
     doubles: frozenset[str]
     decimals: re.Pattern[bytes] | None
     """Finds a string under the name of a decimal: pyarrow would take "012" for 12."""
     every: bool = False
-    """There is a column of which pyarrow does not tell what it changes."""
+    """There is a column in which pyarrow changes numbers without an error."""
 
     def suspicious(self, table: pa.Table, data: bytes) -> Rows:
-        """Return the rows of a flat table that may hold a number which its type changes."""
+        """Return the rows of a flat table that may hold a number that its type changes."""
         every = np.arange(table.num_rows)
         if self.every or (self.decimals is not None and self.decimals.search(data)):
             return every
@@ -46,7 +46,7 @@ class Guard:
                     continue
                 if not _DIGITS.search(data):
                     return every[:0]
-                if path != name:  # within a list: who knows in which
+                if path != name:  # within a list: its row is not known
                     return every
                 large |= np.abs(pc.fill_null(values, 0.0).to_numpy()) >= EXACT_BELOW
         return np.flatnonzero(large)
@@ -64,7 +64,7 @@ def make_guard(schema: pa.Schema, asked: Container[str]) -> Guard | None:
 
 
 def leaves(path: str, values: pa.ChunkedArray) -> Iterator[tuple[str, pa.ChunkedArray]]:
-    """Yield what stands within lists, and within objects in them, as columns of their own."""
+    """Yield values within lists, and within objects in them, as columns of their own."""
     if pt.is_list(values.type):
         yield from leaves(f"{path}[]", pc.list_flatten(values))
     elif pt.is_struct(values.type):
@@ -85,6 +85,6 @@ def _types(path: str, type_: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
 
 
 def has_large(values: pa.ChunkedArray) -> bool:
-    """Say whether one is so large that a double may not hold its digits."""
+    """Whether a number is so large that a double may not hold its digits."""
     bounds: Sequence[float | None] = pc.min_max(values).as_py().values()
     return any(bound is not None and abs(bound) >= EXACT_BELOW for bound in bounds)

@@ -29,9 +29,9 @@ class Records:
     starts: Positions
     stops: Positions
     open_end: bool = False
-    """The array goes on behind the text."""
+    """The array goes on after the text."""
     behind: int | None = None
-    """Where the text goes on behind the end of the array."""
+    """Where text follows the end of the array."""
 
     def __len__(self) -> int:
         return len(self.starts)
@@ -59,11 +59,11 @@ def last_line_end(data: bytes) -> int:
 
 def items(data: bytes) -> Records:
     """Return the items of an array, from text that begins with one of them and may end with the array."""
-    places, depth = _structure(data)
-    array = np.frombuffer(data, np.uint8)[places]
-    ends = places[depth < 0]
+    positions, depth = _structure(data)
+    array = np.frombuffer(data, np.uint8)[positions]
+    ends = positions[depth < 0]
     end = int(ends[0]) if len(ends) else len(data)
-    commas = places[(array == ord(",")) & (depth == 0) & (places < end)]
+    commas = positions[(array == ord(",")) & (depth == 0) & (positions < end)]
     stops = np.append(commas, end) if data[int(commas[-1]) + 1 if len(commas) else 0 : end].strip(_SPACE) else commas
     starts = np.append(0, stops[:-1] + 1) if len(stops) else stops
     behind = re.search(rb"\S", data[end + 1 :]) if len(ends) else None
@@ -72,35 +72,35 @@ def items(data: bytes) -> Records:
 
 
 def last_item_end(data: bytes) -> int:
-    """Return where the last item ends that a comma follows, behind that comma; 0 if there is none."""
-    places, depth = _structure(data)
-    array = np.frombuffer(data, np.uint8)[places]
+    """Return the position after the last item's comma; 0 if there is none."""
+    positions, depth = _structure(data)
+    array = np.frombuffer(data, np.uint8)[positions]
     closed = np.flatnonzero(depth < 0)
-    stop = closed[0] if len(closed) else len(places)
-    commas = places[:stop][(array[:stop] == ord(",")) & (depth[:stop] == 0)]
+    stop = closed[0] if len(closed) else len(positions)
+    commas = positions[:stop][(array[:stop] == ord(",")) & (depth[:stop] == 0)]
     return int(commas[-1]) + 1 if len(commas) else 0
 
 
 def _structure(data: bytes) -> tuple[Positions, npt.NDArray[np.int32]]:
-    """Return brackets and commas outside of strings, and the depth behind each."""
+    """Return brackets and commas outside of strings, and the depth after each."""
     array = np.frombuffer(data, np.uint8)
-    places = np.flatnonzero(_STRUCTURE[array])
-    found = array[places]
+    positions = np.flatnonzero(_STRUCTURE[array])
+    found = array[positions]
     quotes = found == ord('"')
     if b"\\" in data:
-        quotes &= ~_escaped(array, places)
+        quotes &= ~_escaped(array, positions)
     outside = (np.cumsum(quotes) & 1 == 0) & (found != ord('"'))
-    places = places[outside]
-    return places, np.cumsum(_DEPTH[found[outside]], dtype=np.int32)
+    positions = positions[outside]
+    return positions, np.cumsum(_DEPTH[found[outside]], dtype=np.int32)
 
 
-def _escaped(array: npt.NDArray[np.uint8], places: Positions) -> npt.NDArray[np.bool_]:
-    """Return which places stand behind an odd number of backslashes."""
+def _escaped(array: npt.NDArray[np.uint8], positions: Positions) -> npt.NDArray[np.bool_]:
+    """Return which positions follow an odd number of backslashes."""
     slashes = np.flatnonzero(array == ord("\\"))
     apart = np.flatnonzero(np.diff(slashes) != 1)
     starts = slashes[np.append(0, apart + 1)]
     stops = slashes[np.append(apart, len(slashes) - 1)] + 1
-    return np.isin(places, stops[((stops - starts) & 1).astype(bool)])
+    return np.isin(positions, stops[((stops - starts) & 1).astype(bool)])
 
 
 def _not_empty(data: bytes, starts: Positions, stops: Positions) -> Records:

@@ -1,7 +1,7 @@
 """What samples of JSON files hold.
 
-Python's parser tells of what kind each value is, but takes ten times as long as pyarrow's. So objects are looked at
-one by one only where pyarrow finds that something in their block does not fit what was seen before.
+Python's parser gives the kind of each value, but takes ten times as long as pyarrow's. So objects are checked one by
+one only where pyarrow finds that something in their block does not fit what was seen before.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pyarrow.types as pt
 
 from dray.data.sources.json_numbers import has_large, leaves
 from dray.data.sources.json_records import Records
-from dray.data.sources.json_types import Place, Seen, flat_schema, flatten, load, read_objects
+from dray.data.sources.json_types import Origin, Seen, flat_schema, flatten, load, read_objects
 from dray.data.sources.numbers import Numbers
 from dray.data.sources.types import is_number
 
@@ -24,7 +24,7 @@ _DATE, _CLOCK, _ZONE = r"\d{4}-\d\d-\d\d", r"[T ]\d\d:\d\d(?::\d\d(?:\.\d{1,%d})
 
 
 def look(records: Records, location: str, seen: Seen, asked: Mapping[str, pa.DataType], *, numbered: bool) -> None:
-    """Add the objects of a sample to what was seen; what is no object is passed over here, and rejected later.
+    """Add the objects of a sample to what was seen; anything but an object is skipped here, and rejected later.
 
     `numbered`: the sample is the beginning of its file, so that its lines have numbers.
     """
@@ -45,7 +45,7 @@ def look(records: Records, location: str, seen: Seen, asked: Mapping[str, pa.Dat
             except (ValueError, RecursionError):
                 continue
             if isinstance(value, dict):
-                seen.add(value, Place(location, line if numbered else None))
+                seen.add(value, Origin(location, line if numbered else None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +53,14 @@ class _Known:
     """What was seen so far."""
 
     shape: pa.Schema
-    """With times as text: read as times, they would not tell what was written, with a zone or without."""
+    """With times as text: read as times, they would not show whether they were written with a zone."""
     times: tuple[pa.Field, ...]
     """Columns that hold nothing but times."""
     numbers: Mapping[str, Numbers]
-    """What the numbers look like, by column, where the type is to be found out."""
+    """What the numbers look like, by column, where the type is guessed."""
 
     def covers(self, text: bytes) -> bool:
-        """Say whether the objects hold no name and no kind of value that is new."""
+        """Whether the objects hold no new name and no new kind of value."""
         try:
             table = flatten(read_objects(text, self.shape, "reject"))
         except (pa.ArrowException, UnicodeDecodeError):
@@ -72,7 +72,7 @@ class _Known:
         )
 
     def _is_new(self, path: str, values: pa.ChunkedArray) -> bool:
-        """Say whether there may be a number that the type found so far takes, and would change beside others."""
+        """Whether there may be a number that the type so far reads, but would change."""
         known = self.numbers.get(path)
         if known is None or not is_number(values.type):
             return False
@@ -84,7 +84,7 @@ class _Known:
 
 
 def _known(seen: Seen, asked: Mapping[str, pa.DataType]) -> _Known:
-    # Null is what was never seen to be anything else: the first value there is new.
+    # Null: only nulls were seen, so the first value is new.
     fields = list(seen.arrow("", asked, unknown=pa.null())) if seen.fields else []
     times = tuple(field for field in flat_schema(pa.schema(fields)) if pt.is_timestamp(field.type))
     return _Known(
@@ -103,7 +103,7 @@ def _numbers(seen: Seen, path: str, asked: Mapping[str, pa.DataType]) -> Iterato
 
 
 def _as_written(field: pa.Field, time: pa.DataType) -> pa.Field:
-    """Return the field with `time` for times; within lists null, so that each is looked at."""
+    """Return the field with `time` for times; null within lists, so that each is checked."""
     if pt.is_struct(field.type):
         return field.with_type(pa.struct([_as_written(inner, time) for inner in field.type]))
     if pt.is_list(field.type):

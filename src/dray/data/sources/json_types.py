@@ -42,7 +42,7 @@ class Float(float):
 
 
 def load(text: bytes | str) -> Any:
-    """Return what Python's parser makes of a text, with the digits of its numbers; raises what that does."""
+    """Parse a text with Python's parser, keeping the digits of numbers; raises its errors."""
     return json.loads(text, parse_float=_float)
 
 
@@ -53,12 +53,12 @@ def _float(literal: str) -> Float:
 
 
 def literal_of(number: float) -> str:
-    """Return a number as it stands in the text."""
+    """Return a number as it is written in the text."""
     return number.literal if isinstance(number, Float) else repr(number)
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Origin:
     """Where a value was seen."""
 
     location: str
@@ -70,31 +70,31 @@ class Place:
 
 @dataclass(slots=True)
 class Seen:
-    """Everything that stood under one name."""
+    """All values seen under one name."""
 
-    kinds: dict[str, Place] = field(default_factory=dict)
+    kinds: dict[str, Origin] = field(default_factory=dict)
     fields: dict[str, Seen] = field(default_factory=dict)
     items: Seen | None = None
     numbers: Numbers = field(default_factory=Numbers)
 
-    def add(self, value: Any, place: Place) -> None:
+    def add(self, value: Any, origin: Origin) -> None:
         kind = _kind(value)
         if kind != "null":
-            self.kinds.setdefault(kind, place)
+            self.kinds.setdefault(kind, origin)
         if kind in _NUMBERS:
             self.numbers.add(literal_of(value))
         if isinstance(value, dict):
             for name, inner in value.items():
-                self.fields.setdefault(name, Seen()).add(inner, place)
+                self.fields.setdefault(name, Seen()).add(inner, origin)
         elif isinstance(value, list):
             self.items = self.items or Seen()
             for inner in value:
-                self.items.add(inner, place)
+                self.items.add(inner, origin)
 
     def arrow(self, path: str, asked: Mapping[str, pa.DataType], unknown: pa.DataType = _TEXT) -> pa.DataType:
-        """Return the type that holds all of it, or say which two do not go together.
+        """Return the type that holds all values; raise if two kinds do not fit one type.
 
-        `unknown`: of what was null everywhere.
+        `unknown`: the type where all values were null.
         """
         if path in asked:
             return asked[path]
@@ -110,8 +110,8 @@ class Seen:
         if len(kinds) > 1:
             (one, first), (other, second) = list(kinds.items())[:2]
             raise DataError(
-                f'The values of "{path}" do not go together: {_PLAIN[one]} in {first} but {_PLAIN[other]} in {second}.',
-                fix=f'Say what it is, types={{"{path}": "{_NAMES.get(one, "string")}"}}: rows with anything else are '
+                f'"{path}" has values of two types: {_PLAIN[one]} in {first} but {_PLAIN[other]} in {second}.',
+                fix=f'Give its type, types={{"{path}": "{_NAMES.get(one, "string")}"}}: rows with anything else are '
                 "then rejected.",
             )
         return self._one_kind(next(iter(kinds)), path, asked, unknown) if kinds else unknown
@@ -131,9 +131,8 @@ class Seen:
         if found is None:
             large = self.numbers.inexact or str(max(self.numbers.low, self.numbers.high, key=abs))
             raise DataError(
-                f'Column "{path}" holds the number {_cut(large)}, which no type holds beside its other numbers.',
-                fix=f'types={{"{path}": "double"}} reads the nearest numbers that there are. Written as strings, all '
-                "digits are kept.",
+                f'Column "{path}" holds the number {_cut(large)}, which no type holds with its other numbers.',
+                fix=f'Give types={{"{path}": "double"}} to read the nearest double, or write the numbers as strings.',
             )
         return found
 
@@ -208,13 +207,13 @@ def flat_schema(shape: pa.Schema) -> pa.Schema:
     twice = next((name for name in names if names.count(name) > 1), None) if len(set(names)) < len(names) else None
     if twice is not None:
         raise DataError(
-            f'Two fields become the column "{twice}": one has the point in its name.', fix="Rename one of them."
+            f'Two fields become the column "{twice}": one has a dot in its name.', fix="Rename one of them."
         )
     return pa.schema(fields)
 
 
 def read_objects(data: bytes, shape: pa.Schema, extra_fields: ExtraFields) -> pa.Table:
-    """Return the objects of a text as they are, nested; raises what pyarrow does if one does not fit."""
+    """Return the objects of a text, nested; raises pyarrow's error if one does not fit."""
     if not data.isascii():
         data.decode()  # pyarrow does not check
     return pajson.read_json(
@@ -240,15 +239,15 @@ class Demands:
     shape: pa.Schema
     extra_fields: ExtraFields = "reject"
     asked: Container[str] = ()
-    """The columns whose type the user named: there the nearest number will do."""
+    """The columns whose type the user gave: there the nearest number is accepted."""
 
     def changed(self, text: bytes) -> str | None:
-        """Return which value of a record that pyarrow reads would be another one; None if all are kept."""
+        """Return which value of a record pyarrow would change; None if none."""
         return _misfit(load(text), pa.struct(list(self.shape)), "", None, self)
 
 
 def misfit(text: bytes, demands: Demands, error: Exception) -> str:
-    """Return why a record was refused, in the user's words."""
+    """Return why a record was rejected, for the user."""
     try:
         value = load(text.decode())
     except UnicodeDecodeError:
@@ -276,12 +275,12 @@ def _misfit(value: Any, type_: pa.DataType, path: str, unread: str | None, deman
     if isinstance(value, dict) and pt.is_struct(type_):
         known = {child.name: child.type for child in type_}
         for name, inner in value.items():
-            place = f"{path}.{name}" if path else name
+            inner_path = f"{path}.{name}" if path else name
             if name not in known and demands.extra_fields == "ignore":
                 continue
             if name not in known:
-                return f'"{place}" is a field that the sample did not have'
-            if found := _misfit(inner, known[name], place, unread, demands):
+                return f'"{inner_path}" is a field that the sample did not have'
+            if found := _misfit(inner, known[name], inner_path, unread, demands):
                 return found
         return None
     if isinstance(value, list) and pt.is_list(type_):

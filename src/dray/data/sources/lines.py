@@ -1,4 +1,4 @@
-"""Which line of a file a byte is in. Counted only when somebody asks: for the message about a bad row."""
+"""Which line of a file a byte is in. Counted only when needed: for the message about a bad row."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from bisect import bisect_right, insort
 
 import numpy as np
 
-from dray.data.sources.blocks import Block
 from dray.data.sources.files import DataFile, chunks, head
+from dray.data.sources.record_blocks import RecordBlock
 from dray.storage import StorageOptions
 
 _MOST_FILES = 256
 _known: dict[tuple[DataFile, bytes], list[tuple[int, int]]] = {}
-"""Offsets and the lines before them, by file: a process counts no part of a file twice."""
+"""Offsets and the lines before them, by file: a process counts no byte twice."""
 _lock = threading.Lock()
 
 
 def count(data: bytes | memoryview, byte: bytes) -> int:
-    """Return how often a byte occurs: four times as fast as bytes.count."""
+    """Return how often a byte occurs; four times as fast as bytes.count."""
     return int(np.count_nonzero(np.frombuffer(data, np.uint8) == byte[0]))
 
 
 def lines_before(file: DataFile, offset: int, newline: bytes, storage: StorageOptions) -> int:
-    """Return how many line ends stand before a byte of an uncompressed file."""
+    """Return how many line ends precede a byte of an uncompressed file."""
     key = (file, newline)
     with _lock:
         known = _known.setdefault(key, [(0, 0)])
@@ -39,17 +39,17 @@ def lines_before(file: DataFile, offset: int, newline: bytes, storage: StorageOp
 
 
 class LineNumbers:
-    """Line numbers of the rows of a piece: counted on the way through a compressed file, when asked in a plain one."""
+    """Line numbers of the rows of a piece: counted while a compressed file is read, on demand in a plain one."""
 
     def __init__(self, file: DataFile, begin: int, newline: bytes, storage: StorageOptions) -> None:
         self._file, self._newline, self._storage = file, newline, storage
         self._passed: int | None = None
-        self._at: tuple[Block, int, int] | None = None
+        self._at: tuple[RecordBlock, int, int] | None = None
         if file.compression is not None:
             self._passed = count(head(file, storage, begin), newline)
 
-    def number(self, block: Block, offset: int) -> int:
-        """Return the line of a byte of a block. Asked in order, every byte is counted once."""
+    def number(self, block: RecordBlock, offset: int) -> int:
+        """Return the line of a byte of a block. Call it in order: then every byte is counted once."""
         if self._at is None or self._at[0] is not block or self._at[1] > offset:
             before = self._passed
             if before is None:
@@ -60,7 +60,7 @@ class LineNumbers:
         self._at = (block, offset, lines)
         return lines + 1
 
-    def passed(self, block: Block) -> None:
-        """Go on behind a block."""
+    def passed(self, block: RecordBlock) -> None:
+        """Continue after a block."""
         if self._passed is not None:
             self._passed += count(memoryview(block.read)[: block.stop], self._newline)

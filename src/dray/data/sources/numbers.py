@@ -1,7 +1,7 @@
-"""Which type keeps every number of a text apart from every other.
+"""Which type keeps different numbers of a text different.
 
-Pure: literals in, types out. Text has numbers of any size; int64 ends at 2^63, and of the whole numbers above 2^53 a
-double has only some, so that several ids would become one. And `001` may be another id than `1`.
+Pure: literals in, types out. Text has numbers of any size; int64 ends at 2^63, and a double holds only some of the
+whole numbers above 2^53, so that several ids would become one. And `001` may be another id than `1`.
 
 | a column that holds                                             | is                                              |
 |-----------------------------------------------------------------|-------------------------------------------------|
@@ -9,7 +9,7 @@ double has only some, so that several ids would become one. And `001` may be ano
 | whole numbers of int64; none below 0, and some up to 2^64 - 1   | int64; uint64                                   |
 | other whole numbers                                             | decimal(38, 0)                                  |
 | fractions, and nothing that a double cannot hold                | double                                          |
-| fractions, and digits beyond 2^53 that a double cannot hold     | decimal, with as many digits behind the point   |
+| fractions, and digits beyond 2^53 that a double cannot hold     | decimal, with as many digits after the point    |
 |                                                                 | as the largest of them leaves                   |
 """
 
@@ -24,20 +24,19 @@ import pyarrow as pa
 EXACT_BELOW = 2**53
 """A double holds every whole number below; of those above only every second, fourth, ..."""
 CODE = r"[+-]?0(?:[0-9]+|[xX][0-9a-fA-F]+)"
-"""A whole number that has another text than its value: with a leading zero, or in hexadecimal digits."""
+"""A whole number whose text differs from its value: with a leading zero, or in hexadecimal digits."""
 _CODE = re.compile(CODE)
 _WHOLE = re.compile(r"-?[0-9]+")  # pyarrow takes no plus sign before an integer
 _INT64, _UINT64 = (-(2**63), 2**63 - 1), (0, 2**64 - 1)
 _WHOLE_DIGITS = 20
-"""A decimal leaves room for so many digits before the point, as 64 bits have, whatever was seen."""
+"""A decimal has room for at least so many digits before the point, as 64 bits have."""
 
 
 def exact_as_double(literal: str) -> bool:
-    """Say whether a double holds the number, or was it before it was written.
+    """Whether a double holds the number, or the number was written from a double.
 
-    Programs write a double above 2^53 with all its digits or with the shortest that tell it from its neighbours. A
-    number of neither form was not a double, and would become another number as one. With an exponent it is
-    approximate by intent.
+    Programs write a double above 2^53 with all its digits, or with the fewest that identify it. A number of neither
+    form was not a double, and would change as one. A number with an exponent is meant to be approximate.
     """
     if "e" in literal.lower():
         return True
@@ -52,8 +51,13 @@ def exact_as_double(literal: str) -> bool:
 
 
 def fits_decimal(literal: str, type_: pa.DataType) -> bool:
-    """Say whether a decimal type has room for the digits before the point."""
-    return abs(Decimal(literal)) < room(type_)
+    """Whether a decimal type has room for all digits: pyarrow makes 0 of 5e-259 without an error."""
+    number = Decimal(literal)
+    _, digits, exponent = number.as_tuple()
+    if not isinstance(exponent, int):
+        return False
+    zeros = len(digits) - len("".join(map(str, digits)).rstrip("0"))
+    return abs(number) < room(type_) and (not number or exponent + zeros >= -type_.scale)
 
 
 def room(type_: pa.DataType) -> int:
@@ -63,16 +67,16 @@ def room(type_: pa.DataType) -> int:
 
 
 def may_wrap(type_: pa.DataType) -> bool:
-    """Say whether pyarrow makes another number of one that is too large, without a word.
+    """Whether pyarrow silently changes a number that is too large.
 
-    It multiplies to get the digits behind the point, and does not look whether the product fits (seen in pyarrow 26).
+    It multiplies to get the digits after the point, without a check that the product fits (seen in pyarrow 26).
     """
     return bool(pa.types.is_decimal(type_) and type_.scale > 0)
 
 
 @dataclass(slots=True)
 class Numbers:
-    """What the numbers of a column look like, as far as they were looked at."""
+    """What the numbers of a column look like, as far as they were read."""
 
     low: int = 0
     high: int = 0
@@ -83,14 +87,14 @@ class Numbers:
     digits: int = 1
     """Most digits before the point."""
     scale: int = 0
-    """Most digits behind the point."""
+    """Most digits after the point."""
     code: str | None = None
     """A whole number with a leading zero."""
     inexact: str | None = None
     """A number that a double cannot hold."""
 
     def add(self, literal: str) -> None:
-        """Take a number as it stands in the text, in JSON's way or Arrow's."""
+        """Add a number as it is written in JSON or by Arrow."""
         literal = literal.strip()
         if _CODE.fullmatch(literal):
             self.code = self.code or literal
@@ -125,9 +129,9 @@ class Numbers:
         self.code, self.inexact = self.code or other.code, self.inexact or other.inexact
 
     def arrow(self, precisions: tuple[int, ...] = (38,)) -> pa.DataType | None:
-        """Return the type that keeps all of them apart; None if no number type does.
+        """Return the type that keeps all numbers unchanged; None if no number type does.
 
-        `precisions`: the decimals there are: of 38 digits, or of 76 too.
+        `precisions`: the digits of the decimals to choose from: 38, or also 76.
         """
         if self.code is not None:
             return None

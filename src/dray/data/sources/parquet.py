@@ -1,4 +1,4 @@
-"""Parquet as a source: pieces of whole row groups. The footers and the reading are `dray.data.parquet`'s."""
+"""Parquet as a source: pieces of whole row groups. `dray.data.parquet` reads footers and rows."""
 
 from __future__ import annotations
 

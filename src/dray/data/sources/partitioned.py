@@ -1,4 +1,4 @@
-"""Any files with columns in the names of their directories, as one source."""
+"""A source of files, with the columns in the names of their directories."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dray.storage import StorageOptions
 
 @dataclass(frozen=True, slots=True)
 class PartitionedSource:
-    """Rows of files, whose pieces are named after them, with the columns of their directories."""
+    """Rows of files, with the columns of their directories. A piece has the name of its file."""
 
     inner: Source
     constants: Mapping[str, tuple[Constant, ...]]
@@ -55,7 +55,7 @@ class PartitionedSource:
     def read(self, piece: Piece, columns: Sequence[str] | None, on_reject: OnReject) -> Iterator[pa.RecordBatch]:
         names = list(chosen(columns, self.schema))
         stored = [name for name in names if name in self.inner.schema.names]
-        # At least one is read: it tells how many rows there are.
+        # At least one column is read: it gives the number of rows.
         for batch in self.inner.read(piece, stored or self.inner.schema.names[:1], on_reject):
             yield with_constants(batch, names, self.constants[piece.name], piece.name)
 

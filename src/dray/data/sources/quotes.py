@@ -2,15 +2,15 @@
 
 Pure: bytes in, positions out. The rules are pyarrow's: a quote opens a value only as its first character, a doubled
 quote inside is a character, any other quote inside closes. Whether a byte is inside quotes seems to depend on the
-whole file before it. Taken by runs of quotes next to each other it mostly does not:
+whole file before it. By runs of adjacent quotes, it usually does not:
 
 | run of quotes                              | does                                                             |
 |--------------------------------------------|------------------------------------------------------------------|
 | even                                       | nothing: doubled quotes, or an empty value                       |
-| odd, after a delimiter or at a line start  | turns inside into outside and outside into inside                |
+| odd, after a delimiter or at a line start  | changes inside to outside, and outside to inside                 |
 | odd, after anything else                   | leads outside: it closes, or is a plain character                |
 
-So behind any run of the third kind the state is known, without a look at what was before.
+So after any run of the third kind the state is known without the text before it.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ class Quoting:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What a stretch of text does to the state before it."""
+    """How a text changes the state before it."""
 
     sure: bool = False
-    """The state behind it does not depend on the one before."""
+    """The state after the text does not depend on the state before it."""
     turns: bool = False
-    """`sure`: the text ends inside quotes. Else: it turns the state."""
+    """If `sure`: the text ends inside quotes. Else: it inverts the state."""
 
     def after(self, inside: bool) -> bool:
         return self.turns if self.sure else inside != self.turns
@@ -62,7 +62,7 @@ class _Runs:
     turning: npt.NDArray[np.bool_]
 
     def inside_after(self, inside: bool) -> npt.NDArray[np.bool_]:
-        """Return for every run whether the text behind it is inside quotes."""
+        """Return for every run whether the text after it is inside quotes."""
         turns = np.cumsum(self.turning)
         resets = np.maximum.accumulate(np.where(self.turning, -1, np.arange(len(self.turning))))
         since: Positions = turns - np.where(resets >= 0, turns[resets], 0)
@@ -71,7 +71,7 @@ class _Runs:
 
 
 def effect_of(data: bytes, quoting: Quoting) -> Effect:
-    """Return what text does that begins behind a line end and does not end within a run of quotes."""
+    """Return the effect of a text that begins after a line end and does not end inside a run of quotes."""
     if quoting.quote is None or bytes([quoting.quote]) not in data:
         return Effect()
     runs = _runs(data, quoting)
@@ -82,14 +82,14 @@ def effect_of(data: bytes, quoting: Quoting) -> Effect:
 
 
 def first_sure_start(data: bytes, quoting: Quoting) -> int | None:
-    """Return a position in `data` where a record begins for certain, whatever was before; None if it does not show.
+    """Return a position in `data` where a record begins for certain; None if there is none.
 
-    `data` begins behind a line end.
+    `data` begins after a line end.
     """
     if quoting.quote is None:
         return 0
     quote = bytes([quoting.quote])
-    data = data.rstrip(quote)  # a run that goes on behind the end
+    data = data.rstrip(quote)  # a run that may go on after the end
     if quote not in data:
         return None
     runs = _runs(data, quoting)
@@ -106,7 +106,7 @@ def first_sure_start(data: bytes, quoting: Quoting) -> int | None:
 
 
 def first_start(data: bytes, quoting: Quoting, inside: bool) -> int | None:
-    """Return where the first record begins that begins in `data`, which itself begins behind a line end."""
+    """Return where the first record in `data` begins; `data` begins after a line end."""
     if not inside:
         return 0
     runs = _runs(data, quoting)
@@ -119,10 +119,10 @@ def first_start(data: bytes, quoting: Quoting, inside: bool) -> int | None:
 
 
 def last_end(data: bytes, quoting: Quoting) -> int:
-    """Return where the last whole record of `data` ends (0: there is none). `data` begins where a record does."""
+    """Return where the last whole record of `data` ends (0: there is none). `data` begins with a record."""
     if quoting.quote is None or bytes([quoting.quote]) not in data:
         return data.rfind(quoting.newline) + 1
-    # Mostly a few kB at the end tell.
+    # Usually the last few kB are enough.
     tail = data.find(quoting.newline, max(0, len(data) - TAIL_BYTES)) + 1
     for start in (tail, 0):
         text = data[start:] if start else data
@@ -141,12 +141,12 @@ def last_end(data: bytes, quoting: Quoting) -> int:
 
 
 def ends_inside(data: bytes, quoting: Quoting) -> bool:
-    """Whether `data`, which begins where a record does, ends within quotes."""
+    """Whether `data`, which begins with a record, ends inside quotes."""
     return effect_of(data, quoting).after(False)
 
 
 def records(data: bytes, quoting: Quoting) -> tuple[Positions, Positions]:
-    """Return where the records of `data` begin and end, empty lines left out. `data` begins where a record does."""
+    """Return where the records of `data` begin and end, without empty lines. `data` begins with a record."""
     if not data:
         return np.empty(0, np.int64), np.empty(0, np.int64)
     array = np.frombuffer(data, np.uint8)
@@ -173,6 +173,6 @@ def _runs(data: bytes, quoting: Quoting) -> _Runs:
     stops = quotes[np.append(apart, len(quotes) - 1)] + 1 if len(quotes) else quotes
     odd = ((stops - starts) & 1).astype(bool)
     starts, stops = starts[odd], stops[odd]
-    before = array[starts - 1]  # of a run at 0 some other byte: it stands behind a line end
+    before = array[starts - 1]  # a run at 0 follows a line end; this reads some other byte for it
     turning = (starts == 0) | (before == quoting.delimiter) | (before == LF) | (before == CR)
     return _Runs(starts, stops, turning)

@@ -1,8 +1,8 @@
 """The rows of a query: by ADBC, by Databricks' connector, or by any DB-API connection.
 
 With a `key` (a number, a date or a time) the rows are divided into ranges of it, which many workers read at once;
-without one, they are one piece. Pieces are read by queries of their own: rows that change meanwhile may show in one
-state or the other, unless the query itself names a state.
+without one, they are one piece. Every piece is its own query: rows that change meanwhile may appear in their old
+or their new state, unless the query itself names a snapshot.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from dray.data.sources.sql_rows import as_batches, plain_schema
 from dray.errors import ConfigError, DataError, DrayError
 
 SAMPLE_ROWS = 1000
+COUNTED_AT_ONCE = 100
+"""Ranges whose rows one query counts: databases refuse a query with thousands."""
 _TABLE = re.compile(r"[\w$.\"`-]+")
 
 
@@ -50,10 +52,26 @@ class SqlSource:
     def read(self, piece: Piece, columns: Sequence[str] | None, on_reject: OnReject) -> Iterator[pa.RecordBatch]:
         names = chosen(columns, self.schema)
         schema = pa.schema([self.schema.field(name) for name in names])
-        condition = self.key.condition(piece.start, piece.stop) if self.key is not None else ""
-        query = select(self.query, _columns(names, self.database), condition)
+        query = select(self.query, _columns(names, self.database), self._condition(piece))
         with _executed(self.database, query) as cursor:
             yield from as_batches(cursor, schema, self.name, on_reject)
+
+    def rows_now(self, pieces: Sequence[Piece]) -> tuple[list[int], int]:
+        """Count the rows of each piece as they are now, and those beyond the key's bounds, which were added later."""
+        counted: list[int] = []
+        conditions = [self._condition(piece) or "1 = 1" for piece in pieces]
+        conditions.append(self.key.beyond() if self.key is not None else "1 = 0")
+        for start in range(0, len(conditions), COUNTED_AT_ONCE):
+            sums = [
+                f"SUM(CASE WHEN {condition} THEN 1 ELSE 0 END)"
+                for condition in conditions[start : start + COUNTED_AT_ONCE]
+            ]
+            with _executed(self.database, select(self.query, ", ".join(sums))) as cursor:
+                counted += [int(count or 0) for count in cursor.fetchone()]
+        return counted[:-1], counted[-1]
+
+    def _condition(self, piece: Piece) -> str:
+        return self.key.condition(piece.start, piece.stop) if self.key is not None else ""
 
 
 def open_sql(
@@ -64,12 +82,12 @@ def open_sql(
     key: str | None = None,
     types: Mapping[str, str | pa.DataType] | None = None,
 ) -> SqlSource:
-    """Look at the first rows, and at the key's least and greatest value if there is one."""
+    """Read the first rows, and the key's least and greatest value if there is a key."""
     database.check()
     query = _query(query, table)
     schema, sample = _sample(database, query, types)
     if not sample.num_rows:
-        raise DataError(f"There are no rows in {database.name}: {query}", fix="Ask for something that has rows.")
+        raise DataError(f"There are no rows in {database.name}: {query}", fix="Use a query that returns rows.")
     name = f"{database.name}: {table or query}"
     if key is None:
         return SqlSource(name, database, query, schema, None, 0)
@@ -108,7 +126,7 @@ def _query(query: str | None, table: str | None) -> str:
 
 
 def _columns(names: Sequence[str], database: Database) -> str:
-    """Return the columns to ask for. Of an unknown database all, chosen when they arrive: who knows how it quotes."""
+    """Return the columns to select. Of an unknown database all: how it quotes names is not known."""
     if database.dialect == "unknown" or not names:
         return "*"
     return ", ".join(_quoted(name, database) for name in names)
@@ -142,7 +160,7 @@ def _sample(
 
 @contextmanager
 def _executed(database: Database, query: str) -> Iterator[Any]:
-    """Yield a cursor that has executed a query; the driver's errors become ours, without secrets."""
+    """Yield a cursor that has executed a query; errors of the database driver become ours, without secrets."""
     with closing(database.connect()) as connection:
         try:
             cursor = connection.cursor()
@@ -153,5 +171,5 @@ def _executed(database: Database, query: str) -> Iterator[Any]:
                 cursor.close()
         except (DrayError, GeneratorExit):
             raise
-        except Exception as error:  # drivers raise what they like
+        except Exception as error:  # database drivers raise anything
             raise database.failed(error) from None

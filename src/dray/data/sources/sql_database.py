@@ -1,4 +1,4 @@
-"""Where connections to a database come from. An address names variables of the environment, never holds their values.
+"""Where connections to a database come from. An address names environment variables, and never holds their values.
 
 | address                                                 | connects with                                             |
 |---------------------------------------------------------|-----------------------------------------------------------|
@@ -18,10 +18,11 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
-from urllib.parse import parse_qs, quote, unquote, urlsplit
+from urllib.parse import quote, unquote, urlsplit
 
 from dray.data.sources.extras import load
 from dray.errors import ConfigError, DataError, DrayError, StorageError
+from dray.masking import holds_password, masked, passwords_in
 
 _ADDRESS = re.compile(r"(?:postgres(?:ql)?|databricks)://|\$\{\w+\}$")
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
@@ -37,13 +38,13 @@ def is_address(location: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Database:
-    """How to connect. Picklable, and without a secret: connecting reads those from the environment."""
+    """How to connect. Picklable, without secrets: `connect` reads them from the environment."""
 
     address: str | None = None
     factory: Callable[[], Any] | None = field(default=None, repr=False)
 
     def check(self) -> None:
-        """Refuse what holds a secret itself."""
+        """Refuse an address or function that holds a secret."""
         if isinstance(self.factory, functools.partial):
             raise ConfigError(
                 "A functools.partial would carry its arguments, passwords too, to every worker.",
@@ -51,9 +52,7 @@ class Database:
             )
         if self.address is None:
             return
-        url = urlsplit(self.address)
-        password = url.password or "".join(parse_qs(url.query).get("password", []))
-        if password and not _VARIABLE.fullmatch(password):
+        if holds_password(self.address):
             raise StorageError(
                 f"The address {self.name} holds a password.",
                 fix="Put it into a variable and name that: postgresql://user:${DB_PASSWORD}@host/db.",
@@ -61,11 +60,10 @@ class Database:
 
     @property
     def name(self) -> str:
-        """The address as it may be shown."""
+        """The address without secrets, for messages."""
         if self.address is None:
             return f"{getattr(self.factory, '__module__', '')}.{getattr(self.factory, '__qualname__', 'connection')}"
-        shown = re.sub(r"(//[^/:@]*:)[^@/]*@", r"\1***@", self.address)
-        return re.sub(r"(password=)[^&]*", r"\1***", shown)
+        return masked(self.address)
 
     @property
     def dialect(self) -> Dialect:
@@ -80,24 +78,28 @@ class Database:
             if self.factory is not None:
                 return self.factory()
             if self.dialect == "postgresql":
+                self._check_encoding()
                 return load("adbc_driver_postgresql.dbapi").connect(self._expanded())
             if self.dialect == "databricks":
                 return self._databricks()
         except DrayError:
             raise
-        except Exception as error:  # drivers raise what they like
+        except Exception as error:  # database drivers raise anything
             raise StorageError(
                 f"Cannot connect to {self.name}: {self.plain(error)}",
-                fix="Check the address, the user and the password's variable, and that the database runs.",
+                fix="Check the address, the user, the password's variable, and that the database is running.",
             ) from None  # the driver's error may quote the password
         raise ConfigError(
-            f"{self.name} is no address of a database that dray knows.",
+            f"{self.name} is not the address of a database that dray knows.",
             fix="Use postgresql://... or databricks://..., or give a function that connects.",
         )
 
     def failed(self, error: Exception) -> DataError:
-        """Return what a driver's error about a query means."""
-        return DataError(f"{self.name} refuses the query: {self.plain(error)}", fix="Try the query by itself first.")
+        """Return a database driver's error about a query as ours."""
+        return DataError(
+            f"{self.name} refuses the query: {self.plain(error)}",
+            fix="Run the query in another client to see the error.",
+        )
 
     def plain(self, error: BaseException) -> str:
         """Return the text of an error in one line, without secrets."""
@@ -105,6 +107,14 @@ class Database:
         for secret in sorted(self._secrets(), key=len, reverse=True):
             text = text.replace(secret, "***")
         return text[:_MOST_SHOWN]
+
+    def _check_encoding(self) -> None:
+        """Refuse a password that libpq would take for a host or a port, and then quote in its error."""
+        if any(re.search(r"[/@\s]", secret) for secret in passwords_in(self._expanded())):
+            raise ConfigError(
+                f"The password in {self.name} has a character that an address cannot hold: a slash, an @ or a space.",
+                fix="Write it percent-encoded: %2F for a slash, %40 for @, %20 for a space.",
+            )
 
     def _databricks(self) -> Any:
         url = urlsplit(self._expanded())
@@ -126,9 +136,8 @@ class Database:
         found = {os.environ.get(name, "") for name in _SECRETS}
         for name in _VARIABLE.findall(self.address or ""):
             value = os.environ.get(name, "")
-            url = urlsplit(value) if "://" in value else None
-            found |= {url.password or "", unquote(url.password or "")} if url else {value, quote(value, safe="")}
-            found |= {"".join(parse_qs(url.query).get("password", []))} if url else set()
+            written = passwords_in(value) if "://" in value else {value, quote(value, safe="")}
+            found |= written | {unquote(secret) for secret in written}
         return {secret for secret in found if len(secret) >= 3}
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal, InvalidOperation
+from typing import Any
 
 Value = int | float | date | datetime
+_KINDS: dict[str, type[Value]] = {kind.__name__: kind for kind in (datetime, date, int, float)}
+"""A datetime is a date: it comes first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,10 +24,10 @@ class KeyRange:
     """How the database writes a time with its zone."""
 
     def condition(self, index: int, count: int) -> str:
-        """Return what is true for the rows of one of `count` ranges of equal width.
+        """Return the condition for the rows of one of `count` ranges of equal width.
 
-        Together the conditions hold for every row once, for those without a key too, and for rows with keys beyond
-        the least and the greatest, which may have come meanwhile.
+        Every row meets exactly one of the conditions, also without a key, and with a key beyond the least and the
+        greatest, which may have been added meanwhile.
         """
         if count == 1:
             return ""
@@ -32,6 +36,29 @@ class KeyRange:
         if not index:
             return f"({below} OR {self.key} IS NULL)"
         return f"({above} AND {below})" if below else f"({above})"
+
+    def beyond(self) -> str:
+        """Return the condition for the rows below the least and above the greatest value."""
+        return f"({self.key} < {self.literal(self.low)} OR {self.key} > {self.literal(self.high)})"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON, exactly: the bounds that are read again give the same ranges."""
+        values = [value.isoformat() if isinstance(value, date) else value for value in (self.low, self.high)]
+        kinds = [
+            next(name for name, kind in _KINDS.items() if isinstance(value, kind)) for value in (self.low, self.high)
+        ]
+        return {"key": self.key, "bounds": values, "kinds": kinds, "zoned": self.zoned}
+
+    @staticmethod
+    def from_json(document: Mapping[str, Any]) -> KeyRange:
+        """Return what `to_json` wrote; raises ValueError, KeyError or TypeError for anything else."""
+        low, high = (
+            _value(_KINDS[kind], value) for kind, value in zip(document["kinds"], document["bounds"], strict=True)
+        )
+        # A TypeError where they cannot be compared.
+        if not low <= high:  # type: ignore[operator]
+            raise ValueError(f"{low!r} is above {high!r}")
+        return KeyRange(str(document["key"]), low, high, str(document["zoned"]))
 
     def bound(self, index: int, count: int) -> Value:
         low, high = self.low, self.high
@@ -54,7 +81,7 @@ class KeyRange:
         return f"DATE '{value.isoformat()}'" if isinstance(value, date) else repr(value)
 
     def most_ranges(self) -> int:
-        """Return how many ranges can differ."""
+        """Return the largest number of distinct ranges."""
         if isinstance(self.low, datetime) and isinstance(self.high, datetime):
             return max(1, (self.high - self.low) // timedelta(microseconds=1))
         if isinstance(self.low, date) and isinstance(self.high, date):
@@ -66,7 +93,7 @@ class KeyRange:
 
 def key_value(value: object) -> Value | None:
     """Return a key's value as one that can be divided, or None if it is of another kind."""
-    if isinstance(value, str):  # how a driver may hand over an exact decimal
+    if isinstance(value, str):  # some drivers return an exact decimal as text
         try:
             value = Decimal(value)
         except InvalidOperation:
@@ -74,3 +101,11 @@ def key_value(value: object) -> Value | None:
     if isinstance(value, Decimal):
         return int(value) if value == value.to_integral_value() else float(value)
     return value if isinstance(value, int | float | date) and not isinstance(value, bool) else None
+
+
+def _value(kind: type[Value], value: Any) -> Value:
+    if issubclass(kind, date):
+        return kind.fromisoformat(value)
+    if type(value) is not kind or not isinstance(value, int | float):
+        raise TypeError(f"{value!r} is not {kind.__name__}")
+    return value

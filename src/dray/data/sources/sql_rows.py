@@ -1,4 +1,4 @@
-"""From a cursor to Arrow batches: as they are where the driver has them, else built from rows."""
+"""From a cursor to Arrow batches: directly where the database driver has them, else built from rows."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _NUMERIC = ("numeric", "decimal")
 
 
 def plain_schema(cursor: Any, most: int, types: Mapping[str, str | pa.DataType] | None) -> tuple[pa.Schema, pa.Table]:
-    """Return the schema that rows of a cursor shall have, and some of them."""
+    """Return the schema for the rows of a cursor, and the first rows."""
     if not _has_arrow(cursor):
         names = [str(column[0]) for column in cursor.description]
         rows = cursor.fetchmany(most)
@@ -39,15 +39,15 @@ def plain_schema(cursor: Any, most: int, types: Mapping[str, str | pa.DataType] 
 
 
 def as_batches(cursor: Any, schema: pa.Schema, name: str, on_reject: OnReject) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a cursor with these columns; rows of a DB-API driver that do not fit are rejected."""
+    """Yield the rows of a cursor with these columns; DB-API rows that do not fit are rejected."""
     if _has_arrow(cursor):
         for batch in _arrow(cursor):
             if batch.num_rows:
                 yield _cast(batch, schema, name)
         return
-    places = [[str(column[0]) for column in cursor.description].index(column) for column in schema.names]
+    indices = [[str(column[0]) for column in cursor.description].index(column) for column in schema.names]
     while rows := cursor.fetchmany(ROWS_AT_ONCE):
-        chosen = [[row[place] for place in places] for row in rows]
+        chosen = [[row[index] for index in indices] for row in rows]
         columns, bad = _columns(chosen, schema)
         for index, reason in sorted(bad.items()):
             on_reject(make_reject(name, None, reason, repr(tuple(rows[index]))))
@@ -77,7 +77,7 @@ def _arrow(cursor: Any) -> Iterator[pa.RecordBatch]:
 
 
 def _plain(type_: pa.DataType) -> pa.DataType:
-    """Return the type in which a driver's column is used: decimals in text are numbers, other unknowns are text."""
+    """Return dray's type for a database column: decimals in text are numbers, other unknown types are text."""
     if isinstance(type_, pa.BaseExtensionType):
         numeric = getattr(type_, "type_name", "") in _NUMERIC
         return pa.float64() if numeric else _plain(type_.storage_type)
@@ -96,7 +96,7 @@ def _cast(batch: pa.RecordBatch, schema: pa.Schema, name: str) -> pa.RecordBatch
             raise DataError(
                 f'{name}: column "{field.name}" is {column.type}, but was {field.type} in the first rows: '
                 f"{(str(error).splitlines() or [''])[0]}",
-                fix=f"Cast the column in the query, or say its type: types={{{field.name!r}: ...}}.",
+                fix=f"Cast the column in the query, or give its type: types={{{field.name!r}: ...}}.",
             ) from error
     return _batch(columns, schema, batch.num_rows)
 
@@ -111,7 +111,7 @@ def _guess(names: list[str], rows: Sequence[Sequence[Any]], asked: Mapping[str, 
             kinds = sorted({type(value).__name__ for value in values if value is not None})
             raise DataError(
                 f'Column "{name}" holds values of several kinds: {", ".join(kinds)}.',
-                fix=f'Cast it in the query, or say what it is: types={{"{name}": "string"}}; other rows are rejected.',
+                fix=f'Cast it in the query, or give its type: types={{"{name}": "string"}}; other rows are rejected.',
             ) from None
         fields.append(pa.field(name, pa.string() if pt.is_null(type_) else type_))
     return pa.schema(fields)
@@ -121,8 +121,8 @@ def _columns(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> tuple[list[pa.
     """Return the columns of rows, and which rows do not fit, with the reason."""
     columns: list[pa.Array] = []
     bad: dict[int, str] = {}
-    for place, field in enumerate(schema):
-        values = [_simple(row[place]) for row in rows]
+    for at, field in enumerate(schema):
+        values = [_simple(row[at]) for row in rows]
         try:
             columns.append(pa.array(values, field.type))
         except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, ValueError):

@@ -1,4 +1,4 @@
-"""Tables that are in memory already: of pandas, polars and Arrow. A pickled source carries its rows along."""
+"""Tables in memory: of pandas, polars and Arrow. A pickled source includes its rows."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def open_table(value: Any) -> TableSource:
     twice = next((name for name, times in Counter(table.column_names).items() if times > 1), None)
     if twice is not None:
         raise DataError(f'The table has two columns "{twice}".', fix="Rename one of them.")
-    if library in ("pandas", "polars"):  # text as they keep it: large, or as views
+    if library in ("pandas", "polars"):  # their text types: large, or views
         table = table.cast(pa.schema([pa.field(f.name, _usual(f.type)) for f in table.schema]))
     if not table.num_rows:
         raise DataError("The table has no rows.", fix="Give a table that holds rows.")
@@ -98,7 +98,7 @@ def _from_pandas(frame: Any) -> pa.Table:
             reason = (str(error).splitlines() or [""])[0]
             raise DataError(
                 f'Column "{name}" of the pandas frame has values of several kinds: {reason}',
-                fix=f'Make it one kind first, such as frame["{name}"].astype(str).',
+                fix=f'Convert it to one kind first, such as frame["{name}"].astype(str).',
             ) from error
     return pa.Table.from_arrays(arrays, names=list(frame.columns))
 

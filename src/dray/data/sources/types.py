@@ -1,4 +1,4 @@
-"""One type for every column of several files whose text says no type: guessed from samples, agreed, then fixed."""
+"""One type for every column of text files: guessed from samples of all files, then fixed."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from dray.errors import ConfigError, DataError, nearest
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What the samples of one file say."""
+    """What the samples of one file show."""
 
     location: str
     schema: pa.Schema
     numbers: Mapping[str, Numbers] = field(default_factory=dict)
-    """Of text: what the numbers look like, by column. Its type says no more than integer or double."""
+    """Of text: what the numbers look like, by column. The type in the schema is only integer or double."""
 
 
 def widest(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
-    """Return the type that holds the values of both without a loss of meaning, or None.
+    """Return the type that holds the values of both without loss, or None.
 
     | types                        | hold        |
     |------------------------------|-------------|
@@ -48,7 +48,7 @@ def widest(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
 
 
 def text_where_mixed(schemas: Sequence[pa.Schema]) -> pa.Schema:
-    """Return the schema of one text file from those of its samples: what no other type holds is text."""
+    """Return the schema of one text file from those of its samples: a column that fits no other type is text."""
     common = schemas[0]
     for schema in schemas[1:]:
         for index, column in enumerate(schema):
@@ -60,7 +60,7 @@ def text_where_mixed(schemas: Sequence[pa.Schema]) -> pa.Schema:
 def agree(found: Sequence[Found], types: Mapping[str, str | pa.DataType] | None) -> pa.Schema:
     """Return the schema of all files: columns in the first one's order, the types that were asked for, else the widest.
 
-    A column that is missing somewhere, or whose types do not go together, is an error that names both files.
+    A column that is missing somewhere, or whose types do not fit together, is an error that names both files.
     """
     first = found[0]
     asked = asked_types(types, first.schema.names)
@@ -81,7 +81,7 @@ def agree(found: Sequence[Found], types: Mapping[str, str | pa.DataType] | None)
                 raise DataError(
                     f'The files differ: column "{name}" is {type_} in {by} but {other.schema.field(index).type} '
                     f"in {other.location}.",
-                    fix=f'Say what it is: types={{"{name}": "string"}} reads it as text, another type leaves out the '
+                    fix=f'Give its type: types={{"{name}": "string"}} reads it as text, another type leaves out the '
                     "rows that do not fit. Or leave the file out.",
                 )
             if wide != type_:
@@ -133,7 +133,7 @@ def as_type(name: str, type_: str | pa.DataType) -> pa.DataType:
     except ValueError:
         raise ConfigError(
             f'types has "{type_}" for column "{name}".',
-            fix="Use a type of Arrow's, such as int64, double, string, bool, date32, timestamp[us].",
+            fix="Use an Arrow type, such as int64, double, string, bool, date32, timestamp[us].",
         ) from None
 
 
@@ -155,7 +155,7 @@ def _kind(type_: pa.DataType) -> str:
 
 
 def require_same(found: Sequence[tuple[str, pa.Schema]]) -> pa.Schema:
-    """Return the schema of files that say their types; text in dictionaries counts as text.
+    """Return the schema of files that store their types; text in dictionaries counts as text.
 
     An integer in one and a float in another is a float, as in `widest`; anything else is an error that names both.
     """

@@ -156,7 +156,7 @@ def solve_by_gradients(
     last: Any,
     out: Any,
 ) -> None:
-    """Improve out[first:last] by some steps of the conjugate gradient, from where they stand.
+    """Improve out[first:last] by some steps of the conjugate gradient, starting from their values.
 
     The system of a row: (Y'Y + sum alpha |w| y y' + shift) x = sum of (1 + alpha w) y over the w > 0. It is never
     formed; a product with it takes k * k and 2 k for each entry of the row.

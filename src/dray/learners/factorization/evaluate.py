@@ -1,4 +1,4 @@
-"""How good factors are: errors of ratings, and rankings over all items without those of the training part. Exact."""
+"""How good factors are: errors of ratings, and rankings over all items without those of the train subset. Exact."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from dray.errors import ConfigError, DataError
 from dray.learners.factorization.factors import Factors, Floats, Ints, Longs, Seen, by_popularity
-from dray.learners.factorization.top import NOBODY, best_for_users
+from dray.learners.factorization.top import EMPTY, best_for_users
 
 _PAIRS_AT_ONCE = 1 << 18
 _USERS_AT_ONCE = 1024
@@ -41,7 +41,7 @@ class AtK:
     map: float
     """Mean of the precision at each hit's rank, over min(k, test items)."""
     coverage: float
-    """Of all items, the share that is in anybody's k."""
+    """Of all items, the share that is among the k of any user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +57,9 @@ class RankingQuality:
     pairs: int
     """Different test pairs that count."""
     pairs_of_unseen_items: int
-    """Of `pairs`, those with an item that nobody had in the training part: no list can hold it, each is a miss."""
+    """Of `pairs`, those with an item that no user had in the train subset: no list can hold it, each is a miss."""
     pairs_seen_in_training: int
-    """Test pairs left out, because the pair is in the training part too."""
+    """Test pairs left out, because the pair is in the train subset too."""
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -73,13 +73,13 @@ def rating_errors(
     limits: tuple[float, float] | None = None,
     threads: int = 1,
 ) -> RatingErrors:
-    """Return the errors for pairs of indices; -1 is somebody unknown, scored by what is known.
+    """Return the errors for pairs of indices; -1 is an unknown user or item, scored by what is known.
 
     Scores are held within `limits`, the scale of the ratings. The sums are of pieces of a fixed size: the same for any
     number of threads.
     """
     if len(ratings) == 0:
-        raise DataError("There are no ratings to evaluate on.", fix="Use a larger test part.")
+        raise DataError("There are no ratings to evaluate on.", fix="Use a larger test subset.")
     low, high = limits or (-np.inf, np.inf)
 
     def sums(begin: int) -> tuple[float, float]:
@@ -98,17 +98,17 @@ class Popularity:
 
     counts: Longs
     names: Ints | None = None
-    """The items' indices, where they stand in another order: equally popular ones go by them."""
+    """The items' indices, if the items are in another order: equally popular items are ordered by index."""
 
 
 @dataclass(frozen=True, slots=True)
 class RankingSums:
-    """What the rankings of some users come to; those of others can be added."""
+    """Sums over the rankings of some users; those of other users can be added."""
 
     sums: Doubles
     """For each k, the sums over users of recall, NDCG and average precision."""
     listed: npt.NDArray[np.bool_]
-    """For each k, the items that are in anybody's list."""
+    """For each k, the items that are in the list of any user."""
     counts: tuple[int, int, int, int, int]
     """Users asked for, of them without training events, pairs, of unseen items, seen in training."""
 
@@ -123,17 +123,17 @@ def ranking_quality(
 ) -> RankingQuality:
     """Return how well the factors rank the test pairs (users, items) among all items that the user has not seen.
 
-    Only items that somebody had in the training part are recommended: the others have no meaning yet.
+    Only items that a user had in the train subset are recommended: the factors of others have no meaning.
     """
     popularity = Popularity(seen.counts(len(factors.items)))
     return merged([ranking_sums(factors, seen, users, items, ks, popularity, threads)], ks, len(factors.users))
 
 
 def merged(parts: Sequence[RankingSums], ks: Sequence[int], n_users: int) -> RankingQuality:
-    """Return what all parts come to; sums are exact, so that their order does not matter."""
+    """Return the ranking metrics over all sums; these are exact, so that their order does not matter."""
     asked, strangers, pairs, unseen, repeated = (sum(column) for column in zip(*(p.counts for p in parts), strict=True))
     if not pairs:
-        raise DataError("No pair is left to evaluate on.", fix="Use a larger test part, or another split.")
+        raise DataError("No pair is left to evaluate on.", fix="Use a larger test subset, or another split.")
     listed = np.logical_or.reduce([part.listed for part in parts])
     means = [
         [fsum(part.sums[place, which] for part in parts) / asked for which in range(3)] for place in range(len(ks))
@@ -161,7 +161,7 @@ def ranking_sums(
     popularity: Popularity,
     threads: int = 1,
 ) -> RankingSums:
-    """Rank for the users of `factors`, who may be some of all."""
+    """Rank for the users of `factors`, which may be some of all users."""
     tally = _Tally(seen, users, items, ks, popularity)
     known = tally.asked[tally.trained]
     if len(known):
@@ -172,7 +172,7 @@ def ranking_sums(
 
 
 def popular_sums(seen: Seen, users: Ints, items: Ints, ks: Sequence[int], popularity: Popularity) -> RankingSums:
-    """The same, if everybody were shown the most popular items that they have not seen: what a model must beat."""
+    """The same for lists of the most popular items that a user has not seen: the baseline that a model must beat."""
     tally = _Tally(seen, users, items, ks, popularity)
     tally.add_popular(tally.asked)
     return tally.result()
@@ -200,7 +200,7 @@ class _Tally:
         for place, k in enumerate(self._ks):
             self._sums[place] += _sums_at(hits[:, :k], sizes, k)
             found = lists[:, :k]
-            self._listed[place, found[found != NOBODY]] = True
+            self._listed[place, found[found != EMPTY]] = True
 
     def add_popular(self, users: Ints) -> None:
         rank = np.full(len(self._counts), len(self.popular), np.int64)
@@ -219,14 +219,16 @@ class _Tally:
 def _popular_lists(seen: Seen, users: Ints, popular: Ints, rank: Longs, n: int) -> Ints:
     """Return the `n` most popular items that each user has not seen; `rank` is each item's place in `popular`."""
     lengths = seen.starts[users.astype(np.int64) + 1] - seen.starts[users]
-    width = min(len(popular), n + int(lengths.max(initial=0)))  # whoever has seen all of the first has seen no others
+    width = min(
+        len(popular), n + int(lengths.max(initial=0))
+    )  # enough even for a user that has seen the most popular ones
     rows = np.repeat(np.arange(len(users)), lengths)
     places = np.repeat(seen.starts[users] - np.cumsum(lengths) + lengths, lengths) + np.arange(len(rows))
     ranks = rank[seen.items[places]]
     free = np.ones((len(users), width), np.bool_)
     free[rows[ranks < width], ranks[ranks < width]] = False
     order = np.cumsum(free, axis=1)
-    lists = np.full((len(users), n), NOBODY, np.int32)
+    lists = np.full((len(users), n), EMPTY, np.int32)
     chosen = np.nonzero(free & (order <= n))
     lists[chosen[0], order[chosen] - 1] = popular[chosen[1]]
     return lists
@@ -235,7 +237,7 @@ def _popular_lists(seen: Seen, users: Ints, popular: Ints, rank: Longs, n: int) 
 def error_sums(
     factors: Factors, users: Ints, items: Ints, ratings: Floats, limits: tuple[float, float]
 ) -> tuple[float, float]:
-    """Return the sums of squared and of absolute errors; -1 is somebody unknown."""
+    """Return the sums of squared and of absolute errors; -1 is an unknown user or item."""
     from dray.learners.factorization import top_kernels
 
     squares, sizes = top_kernels.error_sums(_scores(factors, users, items), ratings, *limits)
@@ -254,7 +256,7 @@ def _scores(factors: Factors, users: Ints, items: Ints) -> Doubles:
 
 
 def _without(test: Seen, seen: Seen) -> tuple[Longs, int]:
-    """Return the keys of the test pairs that are not in the training part, and how many are."""
+    """Return the keys of the test pairs that are not in the train subset, and how many are."""
     n_users = len(test.starts) - 1
     keys = _keys(test, 0, n_users)
     repeated = np.zeros(len(keys), np.bool_)

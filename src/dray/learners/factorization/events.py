@@ -40,7 +40,7 @@ Wrong = Literal[
     "infinite rating",
     "negative rating",
 ]
-"""What may be wrong with a row, in the order in which it is told."""
+"""What may be wrong with a row, in the order in which it is reported."""
 NO_TYPE = "(missing)"
 """The event type of a row without one."""
 MOST_TYPES = 1000
@@ -91,7 +91,7 @@ class Dealt:
     old: bool = False
     """Pairs of an earlier model: one value a pair, never for testing, before all events of the data."""
     as_of: float | None = None
-    """For old pairs: the moment for which their values were aged; None if they were not."""
+    """For old pairs: the time for which their values were aged; None if they were not."""
 
     def __len__(self) -> int:
         return len(self.values)
@@ -111,7 +111,7 @@ class Trouble:
     rows: int
     column: str
     value: str
-    """What stands there in the first row; empty if nothing does."""
+    """The value in the first row; empty if there is none."""
     file: str
     position: int
     """Of the first row in all the data."""
@@ -145,13 +145,13 @@ def require_id(name: str, arrow: pa.DataType, side: str) -> None:
             "Write whole numbers as int64, or the ids as text: dray data ingest ... --transform. Whole numbers become "
             "floats where some are missing: leave those rows out."
         )
-    raise DataError(f'The {side} column "{name}" is {kind}, which is no id.', fix=fix)
+    raise DataError(f'The {side} column "{name}" is {kind}, which cannot be an id.', fix=fix)
 
 
 def _require_rating(name: str, arrow: pa.DataType) -> None:
     kind = arrow.value_type if pt.is_dictionary(arrow) else arrow
     number = pt.is_floating(kind) or pt.is_integer(kind) or pt.is_decimal(kind) or pt.is_boolean(kind)
-    if not (number or pt.is_null(kind) or is_text(kind)):  # text is told with an example from the rows
+    if not (number or pt.is_null(kind) or is_text(kind)):  # text is reported with an example from the rows
         raise DataError(
             f'The rating column "{name}" is {kind}, not a number.',
             fix="Name a column of numbers; for events without ratings leave --rating out.",
@@ -224,8 +224,8 @@ def count_types(column: pa.Array, name: str, counts: dict[str, int]) -> None:
         if len(counts) > MOST_TYPES:
             raise DataError(
                 f'The event column "{name}" has more than {MOST_TYPES:,} different values, such as "{word}": '
-                "they are no types of events.",
-                fix="Name the column that says view, purchase and the like, or leave --event out.",
+                "too many for event types.",
+                fix="Name the column that holds event types such as view or purchase, or leave --event out.",
             )
 
 
@@ -253,7 +253,7 @@ def refusal(wrong: Wrong, trouble: Trouble, rows: int) -> DataError:
         side = wrong.removeprefix("no ")
         what, fix = f'{some} have no {side} in "{column}", {such}.', f"Leave them out: {filtered % 'is not None'}."
     elif wrong == "no time":
-        keep = "< 1e18" if trouble.value else "is not None"  # a number that is none is not None either
+        keep = "< 1e18" if trouble.value else "is not None"  # NaN is not None either
         what, fix = f'{some} have no time in "{column}", {such}.', f"Leave them out: {filtered % keep}."
     elif wrong == "no rating":
         what, fix = f'{some} have no rating in "{column}", {such}.', f"Leave them out: {filtered % '>= 0'}."
@@ -274,7 +274,7 @@ def refusal(wrong: Wrong, trouble: Trouble, rows: int) -> DataError:
 
 
 def first_example(column: pa.Array, wrong: Mask) -> tuple[int, str]:
-    """Return the first wrong row and what stands there."""
+    """Return the first wrong row and its value."""
     row = int(np.argmax(wrong))
     value: Any = column[row].as_py()
     return row, "" if value is None else str(value)[:100]

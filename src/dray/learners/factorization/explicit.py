@@ -95,7 +95,7 @@ def scale_of(parts: Iterable[Moments]) -> Scale:
 
 @dataclass(frozen=True, slots=True)
 class FactorBlock:
-    """The factors and biases of a block of users, or of items; trained in place by the one who holds it."""
+    """The factors and biases of a block of users, or of items; trained in place by the worker that holds it."""
 
     factors: Floats
     """[rows, k]"""
@@ -196,7 +196,7 @@ def _run(task: Task, step: Step, squares: Any, diagonals: tuple[int, int], row: 
 
 
 def diverged(squared_error: float, blocks: Iterable[FactorBlock]) -> bool:
-    """Whether an epoch ended in numbers that are none. The sum alone does not see what the last updates did."""
+    """Whether training diverged: NaN or infinity after an epoch. The sum alone misses the last updates."""
     return not isfinite(squared_error) or not all(block.is_finite for block in blocks)
 
 
@@ -216,7 +216,7 @@ def _by_index(side: Side, blocks: Mapping[int, FactorBlock]) -> tuple[Floats, Fl
         start, stop = side.span(number)
         factors[order[start:stop]] = block.factors
         bias[order[start:stop]] = block.bias
-    factors[side.unrated] = 0  # what nobody rated still has the random numbers that it began with
+    factors[side.unrated] = 0  # rows without a rating still have their first random numbers
     return factors, bias
 
 

@@ -26,7 +26,7 @@ from dray.learners.factorization.ratings import Triples
 
 @dataclass(frozen=True)
 class ExplicitPlan:
-    """What all workers know: who belongs where, and how to train."""
+    """What all workers know: the unit of each user and item, and how to train."""
 
     layout: Layout
     settings: ExplicitSettings
@@ -102,7 +102,7 @@ class ExplicitShare:
         return UnitReport(unit, len(held), len(held.test), tuple(explicit.moments(block) for block in row), item_counts)
 
     def stand(self, scale: Scale, users: dict[int, FactorBlock | None]) -> None:
-        """Take over where these blocks of users stand; None is the beginning."""
+        """Restore these blocks of users; None is the state before the first epoch."""
         self.scale = scale
         for unit, block in users.items():
             self.users[unit] = self._first("users", unit) if block is None else block.copy()
@@ -130,7 +130,7 @@ class ExplicitShare:
         return [self.items.pop(item) for item in items]
 
     def copies(self, units: Sequence[int]) -> tuple[bool, list[FactorBlock]]:
-        """Return blocks of users as they are now, and whether all their numbers are numbers."""
+        """Return blocks of users as they are now, and whether all their numbers are finite."""
         blocks = [self.users[unit].copy() for unit in units]
         return all(block.is_finite for block in blocks), blocks
 
@@ -143,7 +143,7 @@ class ExplicitShare:
     def errors(
         self, users: dict[int, FactorBlock], items: Sequence[FactorBlock], known_items: Any, limits: tuple[float, float]
     ) -> dict[int, tuple[float, float]]:
-        """Return the sums of squared and absolute errors on the test part of each unit."""
+        """Return the sums of squared and absolute errors on the test pairs of each unit."""
         found, item_factors = {}, _together(items)
         for unit, block in users.items():
             test = self.units[unit].test
@@ -159,7 +159,7 @@ class ExplicitShare:
         ks: Sequence[int],
         threads: int,
     ) -> dict[int, RankingSums]:
-        """Return what the rankings of each unit's users come to. Items go by their place in the layout."""
+        """Return the ranking sums of each unit's users. Items are given by their position in the layout."""
         item_factors = _together(items)
         popularity = popularity_by_place(self.plan.layout, item_counts)
         return {
@@ -240,7 +240,7 @@ def by_user_and_item(users: Ints, items: Ints) -> Longs:
 
 
 def popularity_by_place(layout: Layout, item_counts: Longs) -> Popularity:
-    """Return how popular items are, as they stand in the layout."""
+    """Return how popular items are, in the order of the layout."""
     order = layout.items.order
     return Popularity(item_counts[order], order)
 

@@ -42,13 +42,13 @@ class Factors:
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The items of every user in the training part: CSR, the items of a user ascending, each once."""
+    """The items of every user in the train subset: CSR, the items of a user ascending, each once."""
 
     starts: Longs
     """int64[users + 1]: where the items of a user begin."""
     items: Ints
     values: Floats | None = None
-    """The rating or summed weight of each pair, in the order of `items`; None where nobody kept them."""
+    """The rating or summed weight of each pair, in the order of `items`; None where they were not kept."""
 
     @staticmethod
     def of(users: Ints, items: Ints, n_users: int, values: Floats | None = None) -> Seen:
@@ -86,6 +86,6 @@ def count(items: Ints, n_items: int) -> Longs:
 
 
 def by_popularity(counts: Longs, names: Ints | None = None) -> Ints:
-    """Return all items that anybody had, the most popular first, equal ones by index, or by their names."""
+    """Return all items with an event, the most popular first, equal ones by index, or by their names."""
     order = np.argsort(-counts, kind="stable") if names is None else np.lexsort((names, -counts))
     return order[: np.count_nonzero(counts)].astype(np.int32)

@@ -1,6 +1,6 @@
 """Cut ratings into blocks that can be trained on at the same time.
 
-Users and items are dealt into `blocks` blocks each, and each of those into `cells` pieces. Blocks (b, b + s) of one
+Users and items are divided into `blocks` blocks each, and each of those into `cells` pieces. Blocks (b, b + s) of one
 step s share no user and no item, so they may run anywhere, in any order, at once, and give the same bits; so may the
 cells (c, c + d) of one diagonal d of a block. What is computed is therefore a function of the ratings, the seed and
 the shape of the grid, never of the number of workers or threads: the shape follows from the data alone.
@@ -60,10 +60,10 @@ def shape_for(ratings: int, n_users: int, n_items: int) -> Shape:
 
 @dataclass(frozen=True, slots=True)
 class Side:
-    """Where each user, or each item, stands."""
+    """The position of each user, or of each item."""
 
     position: Ints
-    """Of each index, its place when rows stand piece after piece."""
+    """Of each index, its position when rows are ordered by piece."""
     starts: Ints
     """Where each piece begins among the positions, and at the end how many there are."""
     cells: int
@@ -108,12 +108,12 @@ class Layout:
 
 
 def lay_out(user_counts: NDArray[Any], item_counts: NDArray[Any], shape: Shape, seed: int) -> Layout:
-    """Deal users and items, by how many ratings each has, so that every piece has about as many ratings."""
+    """Divide users and items by their numbers of ratings, so that every piece has about as many ratings."""
     random = np.random.default_rng([seed, 1])
-    return Layout(shape, _deal(user_counts, shape, random), _deal(item_counts, shape, random))
+    return Layout(shape, _divide(user_counts, shape, random), _divide(item_counts, shape, random))
 
 
-def _deal(counts: NDArray[Any], shape: Shape, random: np.random.Generator) -> Side:
+def _divide(counts: NDArray[Any], shape: Shape, random: np.random.Generator) -> Side:
     """Give each row a block, and a piece in it, so that all weigh about the same: a step waits for its heaviest.
 
     Within a piece the order is random, or popular rows would always come first.
@@ -137,7 +137,7 @@ def _spread(weights: NDArray[Any], bins: int) -> NDArray[np.int64]:
     """Return a bin for each weight: the heaviest first, in rounds of one for each bin, onto the lightest first.
 
     So bins differ by one in number at most, and by little in weight, though a few items have most of the ratings.
-    Rounds of equal weights do not change which bin is lightest: the many rows with few ratings are dealt at once.
+    Rounds of equal weights do not change which bin is lightest: the many rows with few ratings are placed at once.
     """
     falling = np.argsort(-weights.astype(np.int64), kind="stable")
     sorted_weights = weights[falling]

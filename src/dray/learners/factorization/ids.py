@@ -86,6 +86,15 @@ class Lookup:
         return isinstance(values, list) and 0 < len(values) <= _FEW and all(type(value) is kind for value in values)
 
     def _find_one(self, value: str | int) -> int:
+        try:
+            return self._search(value)
+        except IndexError as error:
+            raise ModelError(
+                f"The model is damaged: the order of its {self.what}s names one that is not there.",
+                fix="Put its files back if there is a copy, or train again.",
+            ) from error
+
+    def _search(self, value: str | int) -> int:
         low, high = 0, len(self.order)
         while low < high:
             middle = (low + high) // 2

@@ -1,7 +1,7 @@
 """What one worker holds of a training on implicit feedback: the events of some users, and those of some items.
 
 A unit is a part of the users and the part of the items of the same number. Each is solved from the factors of all of
-the other side, which come from whoever holds them.
+the other side, which come from the workers that hold them.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ _ENTRIES_PER_UNIT = 100_000
 
 @dataclass(frozen=True)
 class ImplicitPlan:
-    """What all workers know: who belongs where, and how to solve.
+    """What all workers know: the unit of each user and item, and how to solve.
 
-    Rows stand unit after unit, by their place in the layout: units weigh about the same, though ids that follow each
+    Rows are ordered by unit, by their position in the layout: units weigh about the same, though ids that follow each
     other may be popular together.
     """
 
@@ -124,7 +124,7 @@ class ImplicitShare:
         self.by_item[unit] = implicit.rows_by_user(parts, *self.plan.span("items", unit))
 
     def stand(self, side: SideName, parts: dict[int, PartFactors | None]) -> None:
-        """Take over where these parts stand; None is the beginning."""
+        """Restore these units; None is the state before the first epoch."""
         for unit, part in parts.items():
             self.own[side, unit] = self.plan.first(side, unit) if part is None else part.factors.copy()
 
@@ -148,7 +148,7 @@ class ImplicitShare:
         ks: Sequence[int],
         threads: int,
     ) -> dict[int, RankingSums]:
-        """Return what the rankings of each unit's users come to. Items go by their place in the layout."""
+        """Return the ranking sums of each unit's users. Items are given by their position in the layout."""
         popularity = popularity_by_place(self.plan.layout, item_counts)
         all_items = np.concatenate([part.factors for part in items])
         return {

@@ -1,6 +1,6 @@
 """What all workers found together: one sorted dictionary of ids for each side, and how often each occurs.
 
-Pure, and the same answer for the same rows, whoever found which of them.
+Pure, and the same answer for the same rows, whichever worker found which of them.
 """
 
 from __future__ import annotations
@@ -123,6 +123,12 @@ class Known:
             raise DataError("The rows have no time to split by.", fix="Name the column: --time, or split at random.")
         return self.times.moment(share)
 
+    def newest(self, moment: float | None) -> float | None:
+        """Return the time of the last row to train on: before `moment`, since which rows are for testing, if given."""
+        if moment is None or self.times is None:
+            return self.latest
+        return self.times.latest_before(moment)
+
 
 def merge(found: Sequence[Found]) -> Known:
     """Put together what was found, and refuse what no model can be made of."""
@@ -202,11 +208,11 @@ def _require_no_trouble(parts: Sequence[Found]) -> None:
 def _require_several(side: str, counts: Longs) -> None:
     several = int(np.count_nonzero(counts))
     if several == 0:
-        raise DataError("There is no row to train on.", fix="Look at the filter, the split and the location.")
+        raise DataError("There is no row to train on.", fix="Check the location, the filter and the split.")
     if several == 1:
         raise DataError(
             f"There is one {side} only: nothing is shared between {side}s.",
-            fix=f"Give the rows of several {side}s, or see whether --{side} names the right column.",
+            fix=f"Give the rows of several {side}s, or check that --{side} names the right column.",
         )
 
 

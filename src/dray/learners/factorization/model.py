@@ -1,8 +1,8 @@
-"""A trained recommender with the ids of its users and items: saved, loaded, identified, asked.
+"""A trained recommender and its answers; `stored_model.py` keeps what it is made of.
 
-Who is unknown (an id that is not there, or one without a training event) gets a defined answer: a score of what is
-known (the mean and the other side's bias; for implicit feedback the share of users who had the item), and popular items
-in place of recommended ones, marked as such.
+An unknown user or item (an id that is not there, or one without a training event) gets a defined answer: a score of
+what is known (the mean and the other side's bias; for implicit feedback the share of users that had the item), and
+popular items in place of recommended ones, marked as such.
 """
 
 from __future__ import annotations
@@ -15,17 +15,14 @@ from typing import Any, Literal
 import numpy as np
 import pyarrow as pa
 
-from dray.errors import ModelError
+from dray.errors import DAMAGE, ModelError
 from dray.learners.factorization import fold_in, model_files
 from dray.learners.factorization.factors import Factors, Floats, Ints, Longs, Seen
 from dray.learners.factorization.fold_in import Doubles, Folded
-from dray.learners.factorization.ids import UNKNOWN, Lookup, as_ids
-from dray.learners.factorization.top import NOBODY, ItemIndex, Tiles, best_for_users, best_of, require_some
-from dray.learners.factorization.vector_files import write_vectors
-from dray.storage import DEFAULT, StorageOptions
-from dray.threads.limits import cpus_of_this_process
+from dray.learners.factorization.ids import UNKNOWN, as_ids
+from dray.learners.factorization.stored_model import StoredModel
+from dray.learners.factorization.top import EMPTY, ItemIndex, Tiles, best_for_users, best_of, require_some
 
-Kind = Literal["explicit", "implicit"]
 By = Literal["factors", "fold-in", "popularity"]
 _ROWS_AT_ONCE = 1 << 16
 _NONE = np.zeros(0, np.int32)
@@ -33,7 +30,7 @@ _NONE = np.zeros(0, np.int32)
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """Scores of pairs, and how many of them were of somebody unknown."""
+    """Scores of pairs, and how many of them have an unknown user or item."""
 
     values: Floats
     unknown_users: int
@@ -46,163 +43,15 @@ class Recommended:
 
     items: pa.Array
     scores: Floats
-    """What `score` says; the cosine for similar items; by popularity the share of users who had the item."""
+    """What `score` says; the cosine for similar items; by popularity the share of users that had the item."""
     by: By
-    """"popularity" if the one it is for is unknown; "fold-in" if it is known by its events only."""
+    """"popularity" for an unknown user or item; "fold-in" for one that is known by its events only."""
     unknown_items: int = 0
     """Of the items to choose from, those that the model does not know."""
 
 
-class FactorModel:
-    """Factors, ids and who had what. `FactorModel.of` makes one, `save` and `load` keep one."""
-
-    def __init__(self, about: Mapping[str, Any], parts: model_files.Parts) -> None:
-        self._about, self._parts = dict(about), parts
-        self.kind: Kind = about["kind"]
-        self.mean = float(about["mean"])
-        as_of = about.get("as_of")
-        self.as_of: float | None = None if as_of is None else float(as_of)
-        """Of the newest event it was trained on, in Unix seconds: what the age of events is counted from."""
-        self.settings: dict[str, Any] = dict(about["settings"])
-        """What it was trained with; folding in needs what fold_in.DESCENT (explicit) or ALTERNATION (implicit) name."""
-        low, high = about["limits"] or (-np.inf, np.inf)
-        self.limits = (float(low), float(high))
-        """Scores of pairs are held within: the scale of explicit ratings."""
-        self.threads = min(4, cpus_of_this_process())
-        """How many look for one user's items in a large catalogue."""
-
-    @staticmethod
-    def of(
-        kind: Kind,
-        factors: Factors,
-        user_ids: Any,
-        item_ids: Any,
-        seen: Seen,
-        settings: Mapping[str, Any],
-        limits: tuple[float, float] | None = None,
-        as_of: float | None = None,
-    ) -> FactorModel:
-        """Return a model of arrays in memory. `seen` holds the training part's pairs, and what each came to."""
-        users, items = as_ids(user_ids, "user id"), as_ids(item_ids, "item id")
-        if (len(users), len(items)) != (len(factors.users), len(factors.items)):
-            raise ModelError(
-                f"{len(users)} users and {len(items)} items have ids, {len(factors.users)} and "
-                f"{len(factors.items)} have factors.",
-                fix="Give every index its id.",
-            )
-        parts = {
-            "user_factors": factors.users,
-            "item_factors": factors.items,
-            "user_bias": factors.user_bias,
-            "item_bias": factors.item_bias,
-            "seen_starts": np.asarray(seen.starts, np.int64),
-            "seen_items": np.asarray(seen.items, np.int32),
-            "seen_values": np.ones(len(seen.items), np.float32) if seen.values is None else seen.values,
-            "users": users,
-            "items": items,
-        }
-        about = {"kind": kind, "mean": factors.mean, "settings": dict(settings), "limits": limits, "as_of": as_of}
-        return FactorModel(about, model_files.Parts(parts))
-
-    @staticmethod
-    def load(location: str, storage: StorageOptions = DEFAULT) -> FactorModel:
-        """Return the model in a directory. Its arrays are read when they are needed."""
-        about, parts = model_files.read(location, storage)
-        try:
-            return FactorModel(about, parts)
-        except (KeyError, TypeError, ValueError) as error:
-            raise ModelError(f"The model.json of {location} is damaged: {error}.", fix="Train again.") from error
-
-    def save(self, location: str, storage: StorageOptions = DEFAULT) -> None:
-        """Write the model as a directory of .npy and .arrow files; model.json comes last."""
-        model_files.write(location, storage, self.describe(), self._parts)
-
-    def describe(self) -> dict[str, Any]:
-        """What model.json holds."""
-        users, factors = self._parts["user_factors"].shape
-        return {
-            "kind": self.kind,
-            "mean": self.mean,
-            "settings": self.settings,
-            "limits": self._about["limits"],
-            "as_of": self.as_of,
-            "factors": factors,
-            "users": users,
-            "items": len(self._parts["item_factors"]),
-            "pairs": len(self._parts["seen_items"]),
-            "digest": self.digest,
-        }
-
-    @cached_property
-    def digest(self) -> str:
-        """sha256 of arrays and ids, as computed when the model was made."""
-        stored = self._about.get("digest")
-        return str(stored) if stored else model_files.digest(self.kind, self.mean, self.as_of, self._parts)
-
-    def verify(self) -> None:
-        """Read everything and compare it with the digest in model.json."""
-        actual = model_files.digest(self.kind, self.mean, self.as_of, self._parts)
-        if actual != self.digest:
-            raise ModelError(
-                f"The model is not what its digest says: {actual[:12]}, not {self.digest[:12]}.",
-                fix="Put its files back if there is a copy, or train again.",
-            )
-
-    # What it is made of
-
-    @property
-    def user_ids(self) -> pa.Array:
-        return self._parts["users"]
-
-    @property
-    def item_ids(self) -> pa.Array:
-        return self._parts["items"]
-
-    @cached_property
-    def factors(self) -> Factors:
-        parts = self._parts
-        return Factors(parts["user_factors"], parts["item_factors"], parts["user_bias"], parts["item_bias"], self.mean)
-
-    @cached_property
-    def seen(self) -> Seen:
-        return Seen(self._parts["seen_starts"], self._parts["seen_items"], self._parts["seen_values"])
-
-    @property
-    def item_counts(self) -> Longs:
-        """How many users had each item."""
-        counts: Longs = self._parts["item_counts"]
-        return counts
-
-    @property
-    def popular(self) -> Ints:
-        """All items that anybody had, the most popular first."""
-        popular: Ints = self._parts["popular"]
-        return popular
-
-    @cached_property
-    def _users(self) -> Lookup:
-        return Lookup(self.user_ids, self._parts["users_order"], "user id")
-
-    @cached_property
-    def _items(self) -> Lookup:
-        return Lookup(self.item_ids, self._parts["items_order"], "item id")
-
-    @cached_property
-    def _index(self) -> ItemIndex:
-        coded = tuple(self._parts[name] for name in model_files.INDEX)
-        return ItemIndex(self.factors.items, self.factors.item_bias, coded, self.threads)
-
-    def find_users(self, ids: Any) -> Ints:
-        """Return the index of each user, -1 for one that is unknown or had no training event."""
-        found = self._users.find(ids)
-        return np.where(found != UNKNOWN, self._trained(np.maximum(found, 0)), UNKNOWN).astype(np.int32)
-
-    def find_items(self, ids: Any) -> Ints:
-        """Return the index of each item, -1 for one that is unknown or that nobody had in the training part."""
-        found = self._items.find(ids)
-        return np.where((found != UNKNOWN) & (self.item_counts[found] > 0), found, UNKNOWN).astype(np.int32)
-
-    # What it answers
+class FactorModel(StoredModel):
+    """A recommender that answers: scores, lists, similar items, users and items folded in."""
 
     def score(self, users: Any, items: Any) -> Scores:
         """Return the score of each pair of ids."""
@@ -210,7 +59,9 @@ class FactorModel:
 
         rows, columns = self.find_users(users), self.find_items(items)
         if len(rows) != len(columns):
-            raise ModelError(f"{len(rows)} users and {len(columns)} items are no pairs.", fix="Give as many of both.")
+            raise ModelError(
+                f"{len(rows)} users and {len(columns)} items do not make pairs.", fix="Give as many users as items."
+            )
         f = self.factors
         values = np.empty(len(rows))
         top_kernels.score_pairs(f.users, f.items, f.user_bias, f.item_bias, f.mean, rows, columns, values)
@@ -261,8 +112,8 @@ class FactorModel:
     ) -> Iterator[pa.Table]:
         """Yield lists, as `recommend_many` does, for users that the model does not know, by folding them in.
 
-        `events` has the items (by their index) and ratings or summed weights of each. Who has none gets what is
-        popular.
+        `events` has the items (by their index) and ratings or summed weights of each user. A user without events gets
+        popular items.
         """
         require_some(n)
         among, _ = self._among(items)
@@ -317,7 +168,7 @@ class FactorModel:
         threads: int,
         by: By,
     ) -> Iterator[pa.Table]:
-        """Yield the lists of the users in `rows` of `factors`, whose ids stand at `places`."""
+        """Yield the lists of the users in `rows` of `factors`, whose ids are at `places`."""
         tiles = self._tiles if among is None else Tiles.of(factors.items, factors.item_bias, among)
         if len(rows) and len(tiles.names):
             for best in best_for_users(factors, seen, n, rows, tiles, threads):
@@ -332,12 +183,12 @@ class FactorModel:
             yield self._table(ids, lists, np.broadcast_to(self._share(shown), lists.shape), "popularity")
 
     def fold_in(self, items: Any, values: Any) -> Folded:
-        """Return what a new user is to the model, from the items it had and its ratings (or summed weights)."""
+        """Return the vector and bias of a new user, from its items and their ratings (or summed weights)."""
         f = self.factors
         return self._fold_in(self.find_items(items), values, f.items, f.item_bias, lambda: self._item_gram)
 
     def fold_in_item(self, users: Any, values: Any) -> Folded:
-        """Return what a new item is to the model, from the users who had it."""
+        """Return the vector and bias of a new item, from the users that had it."""
         f = self.factors
         return self._fold_in(self.find_users(users), values, f.users, f.user_bias, lambda: self._user_gram)
 
@@ -349,37 +200,14 @@ class FactorModel:
         best = self._best(user.vector, user.bias, n, among, unknown, skipped[skipped != UNKNOWN])
         return replace(best, by="fold-in")
 
-    def export(
-        self,
-        location: str,
-        side: Literal["items", "users"] = "items",
-        *,
-        bias_in_vector: bool = False,
-        storage: StorageOptions = DEFAULT,
-    ) -> None:
-        """Write ids and vectors as Parquet, or as Arrow if the name ends so, for an index of nearest neighbours.
-
-        With `bias_in_vector` an item's bias is one more coordinate and a user's is 1, so that the inner product alone
-        has the order of the scores.
-        """
-        ids = self.item_ids if side == "items" else self.user_ids
-        vectors = self._parts["item_factors" if side == "items" else "user_factors"]
-        bias = self._parts["item_bias" if side == "items" else "user_bias"]
-        extra = (bias if side == "items" else np.ones(len(ids), np.float32)) if bias_in_vector else None
-        about = {"kind": self.kind, "mean": repr(self.mean), "digest": self.digest}
-        write_vectors(location, storage, ids, vectors, bias, extra, about)
-
-    # How
-
     @cached_property
     def _tiles(self) -> Tiles:
         return Tiles.of(self.factors.items, self.factors.item_bias, self.popular)
 
-    def _trained(self, users: Ints) -> Ints:
-        """Return UNKNOWN in place of a user without a training event."""
-        starts = self._parts["seen_starts"]
-        trained: Ints = np.where(starts[users + np.int64(1)] > starts[users], users, UNKNOWN).astype(np.int32)
-        return trained
+    @cached_property
+    def _index(self) -> ItemIndex:
+        coded = tuple(self._parts[name] for name in model_files.INDEX)
+        return ItemIndex(self.factors.items, self.factors.item_bias, coded, self.threads)
 
     @cached_property
     def _lengths(self) -> Floats:
@@ -405,11 +233,13 @@ class FactorModel:
                 ridges = fold_in.ridges_of_descent(len(others), **_chosen(self.settings, fold_in.DESCENT))
                 return fold_in.from_ratings(others, numbers, factors, biases, self.mean, *ridges)
             chosen = _chosen(self.settings, fold_in.ALTERNATION)
+            return fold_in.from_events(others, numbers, factors, gram(), **chosen)
         except KeyError as error:
             raise ModelError(
                 f"The model does not say which {error.args[0]} it was trained with.", fix="Train again to fold in."
             ) from error
-        return fold_in.from_events(others, numbers, factors, gram(), **chosen)
+        except DAMAGE as error:  # factors that are not finite, settings that are not numbers
+            raise ModelError(f"The model cannot be folded into: {error}.", fix="Train again to fold in.") from error
 
     def _best(
         self, vector: Floats, bias: float, n: int, among: Ints | None, unknown: int, skipped: Ints
@@ -421,9 +251,9 @@ class FactorModel:
         else:
             choice = np.sort(self.popular) if among is None else among
             scores = np.empty(len(choice))
-            nobody, f = np.zeros(1, np.float32), self.factors
+            no_bias, f = np.zeros(1, np.float32), self.factors
             rows = np.zeros(len(choice), np.int32)
-            top_kernels.score_pairs(vector[None], f.items, nobody, f.item_bias, 0.0, rows, choice, scores)
+            top_kernels.score_pairs(vector[None], f.items, no_bias, f.item_bias, 0.0, rows, choice, scores)
             scores[np.isin(choice, skipped)] = -np.inf
             places = best_of(scores, n)
             best, scores = choice[places], scores[places]
@@ -448,7 +278,7 @@ class FactorModel:
         return Recommended(self._ids(best), self._share(best), "popularity", unknown)
 
     def _share(self, items: Ints) -> Floats:
-        """Which part of all users had each item."""
+        """The share of all users that had each item."""
         return (self.item_counts[items] / max(len(self.user_ids), 1)).astype(np.float32)
 
     def _ids(self, indices: Any) -> pa.Array:
@@ -458,7 +288,7 @@ class FactorModel:
 
     def _table(self, users: pa.Array, lists: Ints, scores: Floats, by: By) -> pa.Table:
         """Return lists as rows; a place that no item is left for has no row."""
-        rows, ranks = np.nonzero(lists != NOBODY)
+        rows, ranks = np.nonzero(lists != EMPTY)
         return pa.table(
             {
                 "user": users.take(pa.array(rows)),

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dray.errors import ModelError
+from dray.errors import DAMAGE, DrayError, ModelError
 from dray.learners.factorization.factors import by_popularity, count
 from dray.learners.factorization.ids import Lookup
 from dray.storage import StorageOptions, absolute, is_s3, join, open_storage, translate_errors, write_atomically
@@ -26,6 +26,8 @@ _DERIVED = ("users_order", "items_order", "item_counts", "popular")
 the ids (what an id is found by without a table of all ids), how many users had an item, and the items in that order."""
 INDEX = ("index_order", "index_codes", "index_scales", "index_lengths", "index_slacks", "index_longest")
 """Of a large catalogue: what top.ItemIndex looks for one user's items in."""
+_OF_ITEMS = ("popular", "index_order")
+"""Indices that kernels follow without a look, and that are read as a whole."""
 FEW_ITEMS = 20_000
 """So many are scored one by one in a millisecond; an index pays for more."""
 
@@ -88,10 +90,14 @@ class StoredParts(Parts):
         path = join(self._location, f"{name}.npy")
         try:
             array = self._array(path, mapped=not is_s3(path) and 0 not in self._shapes[name]["shape"])
-        except (ValueError, EOFError) as error:
+        except DrayError:
+            raise
+        except Exception as error:  # whatever Python's own parser says of a header: NumPy hands it on
             raise _damaged(path, str(error)) from error
         if [str(array.dtype), list(array.shape)] != [self._shapes[name]["dtype"], self._shapes[name]["shape"]]:
             raise _damaged(path, f"{array.dtype}{list(array.shape)} is not what {ABOUT} says")
+        if name in _OF_ITEMS and len(array) and not 0 <= array.min() <= array.max() < self._shapes["items"]["shape"][0]:
+            raise _damaged(path, "it names items that are not there")
         return array
 
     def _array(self, path: str, *, mapped: bool) -> npt.NDArray[Any]:
@@ -112,11 +118,14 @@ class StoredParts(Parts):
             else:
                 source = pa.memory_map(inner)
             try:
-                ids = pa.ipc.open_file(source).read_all().column("id").combine_chunks()
-            except (pa.ArrowInvalid, KeyError) as error:
+                table = pa.ipc.open_file(source).read_all()
+                table.validate(full=True)  # Arrow follows what a file says of its own texts
+                ids = table.column("id").combine_chunks()
+            except (pa.ArrowException, OSError, *DAMAGE) as error:
                 raise _damaged(path, str(error)) from error
-        if len(ids) != self._shapes[name]["shape"][0]:
-            raise _damaged(path, f"{len(ids)} ids are not what {ABOUT} says")
+        told = self._shapes[name]
+        if [str(ids.type), [len(ids)], ids.null_count] != [told["dtype"], told["shape"], 0]:
+            raise _damaged(path, f"{len(ids)} ids of type {ids.type} are not what {ABOUT} says")
         return ids
 
 
@@ -152,7 +161,8 @@ def read(location: str, options: StorageOptions) -> tuple[dict[str, Any], Parts]
         about: dict[str, Any] = json.loads(content)
         shapes = about["parts"]
         missing = [name for name in (*ARRAYS, *_DERIVED, *IDS) if name not in shapes]
-    except (ValueError, KeyError, TypeError) as error:
+        fitting = missing or about.get("format") != FORMAT or _fit(shapes)
+    except DAMAGE as error:
         raise _damaged(path, str(error)) from error
     if about.get("format") != FORMAT:
         raise ModelError(
@@ -160,7 +170,32 @@ def read(location: str, options: StorageOptions) -> tuple[dict[str, Any], Parts]
         )
     if missing:
         raise _damaged(path, f"it says nothing of {', '.join(missing)}")
+    if not fitting:
+        raise _damaged(path, "the shapes of its arrays do not fit together")
     return about, StoredParts(location, options, shapes)
+
+
+def _fit(shapes: Mapping[str, Any]) -> bool:
+    """Say whether the arrays have the types and sizes that belong together: the kernels rely on it."""
+    found = {name: [part["dtype"], part["shape"]] for name, part in shapes.items()}
+    (users, factors), (items, _), (pairs,) = (found[name][1] for name in ("user_factors", "item_factors", "seen_items"))
+    wanted = {
+        "user_factors": ["float32", [users, factors]],
+        "item_factors": ["float32", [items, factors]],
+        "user_bias": ["float32", [users]],
+        "item_bias": ["float32", [items]],
+        "seen_starts": ["int64", [users + 1]],
+        "seen_items": ["int32", [pairs]],
+        "seen_values": ["float32", [pairs]],
+        "users_order": ["int32", [users]],
+        "items_order": ["int32", [items]],
+        "item_counts": ["int64", [items]],
+    }
+    return (
+        all(found[name] == form for name, form in wanted.items())
+        and [found["users"][1], found["items"][1]] == [[users], [items]]
+        and {found["users"][0], found["items"][0]} <= {"string", "int64"}
+    )
 
 
 def digest(kind: str, mean: float, as_of: float | None, parts: Parts) -> str:

@@ -6,7 +6,7 @@
 | implicit | the sum of its weights, each halved for every half-life that has passed; 0 is no pair   |
 
 Rows are put to the test first, then each side is summed up by itself. The answer depends on the rows and their order,
-not on how they were dealt. Pure: arrays in, arrays out.
+not on how they were assigned. Pure: arrays in, arrays out.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Ageing:
 
     def __post_init__(self) -> None:
         if not self.half_life_s > 0:
-            raise ConfigError(f"A half-life of {self.half_life_s} seconds is none.", fix="Use a number above 0.")
+            raise ConfigError(f"The half-life is {self.half_life_s} seconds.", fix="Use a number above 0.")
 
     def factors(self, times: Doubles | float) -> Any:
         """Return what weights of that time are multiplied by."""
@@ -89,7 +89,7 @@ class OwnPart:
 
 
 def own_part(dealt: Sequence[Dealt], kind: Kind, split: SplitRule, ageing: Ageing | None = None) -> OwnPart:
-    """Return the pairs of one block of users. `dealt`: its rows, in the order of the data; old pairs stand anywhere."""
+    """Return the pairs of one block of users. `dealt`: its rows in the order of the data; old pairs may be anywhere."""
     _require_times(dealt, split, ageing)
     dealt = sorted(dealt, key=lambda rows: not rows.old)  # stable
     users = _joined([rows.users for rows in dealt], np.int32)
@@ -135,7 +135,7 @@ def _require_times(dealt: Sequence[Dealt], split: SplitRule, ageing: Ageing | No
     if why and any(rows.times is None and len(rows) for rows in dealt if not rows.old):
         raise DataError(f"The rows have no time, which {why} needs.", fix="Name the column: --time.")
     if split.how == "time" and split.moment is None:
-        raise ConfigError("A split by time needs the moment.", fix="Give the moment since which rows are for testing.")
+        raise ConfigError("A split by time needs a time.", fix="Give the time from which on rows are for testing.")
     if any(rows.old and rows.test for rows in dealt):
         raise ConfigError("Pairs of an earlier model cannot be for testing.", fix="Give them as old or as test.")
 
@@ -184,7 +184,7 @@ def _changes(values: Ints) -> Mask:
 
 
 def _last_ratings(dealt: Sequence[Dealt], rows: Longs, starts: Longs) -> Any:
-    """Return the last rating of each pair; the rows of a pair stand together, in the order of the data."""
+    """Return the last rating of each pair; the rows of a pair are consecutive, in the order of the data."""
     values = _joined([part.values for part in dealt], np.float32)
     ends = np.append(starts, len(rows))[1:]
     last = ends - 1

@@ -14,7 +14,7 @@ R = TypeVar("R")
 class Threads:
     """A fixed number of threads, kept for many short calls: to start one takes as long as a block of a small grid.
 
-    One thread is the caller's own. Owned by whoever made it; to be used by one caller at a time.
+    One thread is the caller's own. Its creator closes it; one caller at a time uses it.
     """
 
     def __init__(self, count: int = 1) -> None:

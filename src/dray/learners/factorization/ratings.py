@@ -14,7 +14,7 @@ from dray.learners.factorization.factors import Floats, Ints
 
 @dataclass(frozen=True, slots=True)
 class Triples:
-    """Who, what, how much: three arrays of one length. 12 bytes a rating."""
+    """User, item, value: three arrays of one length. 12 bytes a rating."""
 
     users: Ints
     items: Ints
@@ -32,7 +32,7 @@ class Triples:
 
 @dataclass(frozen=True, slots=True)
 class Ratings:
-    """Triples and what their indices stand for."""
+    """Triples and the ids of their indices."""
 
     users: Ints
     items: Ints
@@ -65,7 +65,7 @@ def check(triples: Triples, n_users: int, n_items: int) -> None:
             f"Users, items and values differ in length: {sorted(lengths)}.", fix="Give one of each for every rating."
         )
     if not len(triples):
-        raise DataError("There is no rating to train on.", fix="Look at the filter, the split and the location.")
+        raise DataError("There is no rating to train on.", fix="Check the location, the filter and the split.")
     for name, indices, count in (("user", triples.users, n_users), ("item", triples.items, n_items)):
         low, high = int(indices.min()), int(indices.max())
         if low < 0 or high >= count:
@@ -76,7 +76,7 @@ def check(triples: Triples, n_users: int, n_items: int) -> None:
         if count < 2:
             raise DataError(
                 f"There is one {name} only: nothing is shared between {name}s.",
-                fix=f"Give the ratings of several {name}s, or see whether --{name} names the right column.",
+                fix=f"Give the ratings of several {name}s, or check that --{name} names the right column.",
             )
     # A sum is not finite if any value is not, and costs no array of its own; float64, so that it cannot overflow.
     if not np.isfinite(triples.values.sum(dtype=np.float64)):

@@ -1,7 +1,7 @@
-"""From Parquet to what is trained on: a first look at all ids, then the rows, dealt to blocks of users.
+"""From Parquet to what is trained on: a first pass over all ids, then the rows, divided by block of users.
 
-Whoever holds some row groups looks through them (`scan`); the driver puts together what was found (`merge`); then the
-same rows are read again, as indices and values (`deal`). No row becomes a Python object on the way.
+Workers scan their row groups (`scan`); the driver merges what they found (`merge`); then the same rows are read again,
+as indices and values (`deal`). No row becomes a Python object.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from dray.data.parquet import read_footer, read_slices, schema_of, with_fields
+from dray.data.parquet import read_slices, with_fields
+from dray.data.parquet_footer import read_footer, schema_of
 from dray.data.shards import Slice
 from dray.errors import DataError
 from dray.learners.factorization.counts import count_numbers
@@ -34,7 +35,7 @@ from dray.learners.factorization.factors import Floats, Ints, Longs
 from dray.learners.factorization.ids import UNKNOWN, as_ids
 from dray.learners.factorization.known import Found, IdCounts, Ids, Known, found_before, merge
 from dray.learners.factorization.times import TimeSketch, seconds_of
-from dray.retry import OnWait, no_word
+from dray.retry import OnWait, no_report
 from dray.storage import StorageOptions
 
 __all__ = ["Dealt", "Found", "Ids", "Known", "RowRule", "deal", "found_before", "merge", "require_columns", "scan"]
@@ -54,7 +55,7 @@ def scan(
     rule: RowRule,
     storage: StorageOptions,
     on_rows: OnRows = _no_rows,
-    on_wait: OnWait = no_word,
+    on_wait: OnWait = no_report,
     *,
     test: bool = False,
 ) -> Found:
@@ -88,7 +89,7 @@ def deal(
     blocks: int,
     storage: StorageOptions,
     on_rows: OnRows = _no_rows,
-    on_wait: OnWait = no_word,
+    on_wait: OnWait = no_report,
     *,
     test: bool = False,
 ) -> list[tuple[Dealt, ...]]:
@@ -121,7 +122,7 @@ def _read(
     slices: Sequence[Slice], rule: RowRule, storage: StorageOptions, on_wait: OnWait
 ) -> Iterator[tuple[Slice, pa.RecordBatch]]:
     if slices:  # before a reader meets a column that is not there; all files of a data set have the same ones
-        first = schema_of(read_footer(slices[0].file, storage))
+        first = schema_of(read_footer(slices[0].file, storage).metadata)
         require_columns(with_fields(first, slices[0].constants), rule)
     checked = ""
     for piece, batch in read_slices(slices, rule.columns, rule.texts, storage, on_wait):
@@ -256,5 +257,5 @@ def _encoded(column: pa.Array) -> pa.DictionaryArray:
 def _changed() -> DataError:
     return DataError(
         "The data was changed while it was read: there are ids or values that were not there before.",
-        fix="Start again when nobody writes the data.",
+        fix="Start again when no process writes the data.",
     )

@@ -80,7 +80,7 @@ class Best:
         self.factors: Factors | None = None
 
     def offer(self, epoch: int, factors: Callable[[], Factors]) -> tuple[float, bool]:
-        """Return the epoch's score, and whether to stop. `factors` are made only if somebody looks at them."""
+        """Return the epoch's score, and whether to stop. `factors` are made only if they are evaluated."""
         evaluation = self._evaluation
         if evaluation is None:
             return float("nan"), False
@@ -213,7 +213,7 @@ def hopeless(settings: ExplicitSettings, rate: float) -> DataError:
     return DataError(
         f"Training diverges even with a learning rate of {rate:g}, {MOST_HALVINGS} times halved "
         f"from {settings.learning_rate:g}.",
-        fix="Look for ratings that are far from all others, or raise the regularization.",
+        fix="Look for ratings far from all others, or raise --param regularization.",
     )
 
 

@@ -1,11 +1,10 @@
-"""From the `params` of a run file to the settings of a learner. Numba is looked for, never loaded."""
+"""From the `params` of a run file to the settings of a learner."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.util import find_spec
 from typing import Any, Literal
 
 from dray.errors import ConfigError, nearest
@@ -83,15 +82,6 @@ def explicit_settings(params: Mapping[str, Any], rounds: int, seed: int) -> Expl
 def implicit_settings(params: Mapping[str, Any], rounds: int, seed: int) -> ImplicitSettings:
     """Return how to train on events, or say what is wrong with the params."""
     return ImplicitSettings(**_checked(params, "implicit"), iterations=rounds, seed=seed)
-
-
-def require_numba() -> None:
-    """Refuse to begin what would fail on its first block."""
-    if find_spec("numba") is None:
-        raise ConfigError(
-            "Recommenders need numba, which is not installed.",
-            fix="pip install 'dray[recommend]', on every machine that trains or recommends.",
-        )
 
 
 def _checked(params: Mapping[str, Any], kind: Kind) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Which events test a model: a mask over the rows, True for the test part.
+"""Which events test a model: a mask over the rows, True for the test subset.
 
 Pure, and the same answer for the same rows in any order: by a hash of the pair, by time, or the last of each user.
 """
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from dray.data.splitmix import splitmix64
 from dray.errors import ConfigError, DataError
 
 Mask = npt.NDArray[np.bool_]
@@ -17,17 +18,17 @@ Indices = npt.NDArray[np.int32]
 
 
 def at_random(users: Indices, items: Indices, share: float, seed: int = 0) -> Mask:
-    """Put about `share` of the pairs into the test part. All events of a pair are on the same side."""
+    """Put about `share` of the pairs into the test subset. All events of a pair are in the same subset."""
     _require_share(share)
     pairs = (users.astype(np.uint64) << np.uint64(32)) | items.astype(np.uint64)
     with np.errstate(over="ignore"):
-        salt = _mixed(np.array([seed & (2**64 - 1)], np.uint64))
-        hashed = _mixed(pairs ^ salt)
+        salt = splitmix64(np.array([seed & (2**64 - 1)], np.uint64))
+        hashed = splitmix64(pairs ^ salt)
     return hashed < np.uint64(int(share * 2**64))
 
 
 def since(times: npt.NDArray[Any], moment: Any) -> Mask:
-    """Put what happened at `moment` or later into the test part."""
+    """Put what happened at `moment` or later into the test subset."""
     _require_times(times)
     moment = np.asarray(moment, times.dtype) if times.dtype.kind == "M" else moment
     mask: Mask = times >= moment
@@ -35,7 +36,7 @@ def since(times: npt.NDArray[Any], moment: Any) -> Mask:
 
 
 def last_of_each_user(users: Indices, times: npt.NDArray[Any], n: int = 1) -> Mask:
-    """Put the last `n` events of each user into the test part, but leave one in the training part at least.
+    """Put the last `n` events of each user into the test subset, but leave at least one in the train subset.
 
     Of events at the same time, the one in a later row counts as later.
     """
@@ -52,17 +53,9 @@ def last_of_each_user(users: Indices, times: npt.NDArray[Any], n: int = 1) -> Ma
     return mask
 
 
-def _mixed(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """Return splitmix64's hash of each value: all bits depend on all bits."""
-    values = values + np.uint64(0x9E3779B97F4A7C15)
-    values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return values ^ (values >> np.uint64(31))
-
-
 def _require_share(share: float) -> None:
     if not 0 < share < 1:
-        raise ConfigError(f"A test part of {share} of the events is not possible.", fix="Use a share such as 0.2.")
+        raise ConfigError(f"A test subset of {share} of the events is not possible.", fix="Use a share such as 0.2.")
 
 
 def _require_times(times: npt.NDArray[Any]) -> None:

@@ -1,4 +1,4 @@
-"""When events happened: a column of moments as seconds, and where the last share of all events begins."""
+"""When events happened: a column of times as seconds, and where the last share of all events begins."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from dray.errors import ConfigError, DataError
-from dray.learners.factorization.counts import count_numbers
 from dray.learners.factorization.factors import Longs
 
 Doubles = npt.NDArray[np.float64]
@@ -19,25 +18,25 @@ Doubles = npt.NDArray[np.float64]
 _UNITS_PER_SECOND = {"s": 1, "ms": 1_000, "us": 1_000_000, "ns": 1_000_000_000}
 _DAY_S = 86_400
 _FINEST_S = 2.0**-20
-"""About a microsecond: as fine as a float64 tells moments of our time apart."""
+"""About a microsecond: the resolution of a float64 for present times."""
 _MOST_BINS = 1 << 16
 
 
 def require_time(name: str, arrow: pa.DataType) -> None:
-    """Refuse a column that tells no moments."""
+    """Refuse a column that does not hold times."""
     if pt.is_dictionary(arrow):
         arrow = arrow.value_type
     moments = pt.is_timestamp(arrow) or pt.is_date(arrow)
     if moments or pt.is_integer(arrow) or pt.is_floating(arrow) or pt.is_decimal(arrow) or pt.is_null(arrow):
         return
     raise DataError(
-        f'The time column "{name}" is {arrow}, which is no moment.',
+        f'The time column "{name}" is {arrow}, which is not a time.',
         fix="Write it as a timestamp, a date, or a number of seconds since 1970: dray data ingest ... --transform.",
     )
 
 
 def seconds_of(column: pa.Array) -> Doubles:
-    """Return moments as seconds since 1970-01-01 UTC; without a zone they are read as UTC. NaN where there is none."""
+    """Return times as seconds since 1970-01-01 UTC; without a zone they are read as UTC. NaN where there is none."""
     if pt.is_dictionary(column.type):
         column = column.dictionary_decode()
     arrow, per_second = column.type, 1
@@ -61,6 +60,8 @@ class TimeSketch:
     bins: Doubles = field(default_factory=lambda: np.zeros(0))
     """Number of each occupied bin, ascending: it holds the times from bin * width_s on."""
     counts: Longs = field(default_factory=lambda: np.zeros(0, np.int64))
+    latest: Doubles = field(default_factory=lambda: np.zeros(0))
+    """The last time in each bin, exactly."""
 
     @property
     def rows(self) -> int:
@@ -68,7 +69,8 @@ class TimeSketch:
 
     def add(self, times: Doubles) -> None:
         """Count finite times."""
-        self._put(*count_numbers(np.floor(times / self.width_s)))
+        times = np.sort(times)
+        self._put(*_summed(np.floor(times / self.width_s), np.ones(len(times), np.int64), times))
 
     def merge(self, other: TimeSketch) -> None:
         bins, counts = other.bins, other.counts
@@ -76,12 +78,14 @@ class TimeSketch:
             self.bins, self.width_s = np.floor(self.bins * (self.width_s / other.width_s)), other.width_s
         else:
             bins = np.floor(bins * (other.width_s / self.width_s))
-        self._put(bins, counts)
+        self._put(bins, counts, other.latest)
 
     def moment(self, share: float) -> float:
         """Return the moment since which at most `share` of the events happened: what happens at once stays together."""
         if not 0 < share < 1:
-            raise ConfigError(f"A test part of {share} of the events is not possible.", fix="Use a share such as 0.2.")
+            raise ConfigError(
+                f"A test subset of {share} of the events is not possible.", fix="Use a share such as 0.2."
+            )
         later = np.cumsum(self.counts[::-1])[::-1]  # events of this bin or later
         few = later <= share * self.rows
         if not few.any():
@@ -92,19 +96,25 @@ class TimeSketch:
             )
         return float(self.bins[np.argmax(few)] * self.width_s)
 
-    def _put(self, bins: Doubles, counts: Longs) -> None:
+    def latest_before(self, moment: float) -> float | None:
+        """Return the time of the last event before a moment that `moment` gave; None if there is none."""
+        before = self.latest[self.bins * self.width_s < moment]
+        return float(before[-1]) if len(before) else None
+
+    def _put(self, bins: Doubles, counts: Longs, latest: Doubles) -> None:
         bins, counts = np.concatenate([self.bins, bins]), np.concatenate([self.counts, counts])
+        latest = np.concatenate([self.latest, latest])
         order = np.argsort(bins, kind="stable")
-        bins, counts = _summed(bins[order], counts[order])
+        bins, counts, latest = _summed(bins[order], counts[order], latest[order])
         while len(bins) > _MOST_BINS:
             self.width_s *= 2
-            bins, counts = _summed(np.floor(bins / 2), counts)
-        self.bins, self.counts = bins, counts
+            bins, counts, latest = _summed(np.floor(bins / 2), counts, latest)
+        self.bins, self.counts, self.latest = bins, counts, latest
 
 
-def _summed(bins: Doubles, counts: Longs) -> tuple[Doubles, Longs]:
-    """Return each of the ascending bins once, with the sum of its counts."""
+def _summed(bins: Doubles, counts: Longs, latest: Doubles) -> tuple[Doubles, Longs, Doubles]:
+    """Return each of the ascending bins once, with the sum of its counts and its last time."""
     if len(bins) == 0:
-        return bins, counts
+        return bins, counts, latest
     starts = np.flatnonzero(np.append(True, bins[1:] != bins[:-1]))
-    return bins[starts], np.add.reduceat(counts, starts)
+    return bins[starts], np.add.reduceat(counts, starts), np.maximum.reduceat(latest, starts)

@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
-from dray.errors import ConfigError
+from dray.errors import ConfigError, ModelError
 from dray.learners.factorization.factors import Factors, Floats, Ints, Seen
 
 USERS_AT_ONCE = 256
@@ -29,8 +29,8 @@ _FIRST_BLOCKS = 64
 """Looked at before anything else: their best items tell which other blocks can matter."""
 _STRETCH = 1024
 """Blocks that a thread looks at before it takes the next: a quarter of a millisecond of work."""
-NOBODY = -1
-"""The item in a place that no item is left for."""
+EMPTY = -1
+"""Fills the positions of a list for which no item is left."""
 
 Doubles = npt.NDArray[np.float64]
 Coded = tuple[npt.NDArray[Any], ...]
@@ -39,7 +39,7 @@ Coded = tuple[npt.NDArray[Any], ...]
 
 @dataclass(frozen=True, slots=True)
 class Best:
-    """The best items of some users, best first; where there are too few, NOBODY with a score of -inf."""
+    """The best items of some users, best first; where there are too few, EMPTY with a score of -inf."""
 
     first: int
     """The place of the first of them among the users asked for."""
@@ -218,6 +218,11 @@ def _best_of_block(factors: Factors, seen: Seen, tiles: Tiles, n: int, first: in
 
     p = factors.users[users]
     begins, ends = seen.starts[users], seen.starts[users.astype(np.int64) + 1]
+    if (begins < 0).any() or (ends < begins).any() or (ends > len(seen.items)).any():
+        raise ModelError(
+            "The model is damaged: what users have seen does not lie where it says.",
+            fix="Put its files back if there is a copy, or train again.",
+        )
     lengths = np.linalg.norm(p.astype(np.float64), axis=1) * (1 + 1e-5)
     scores, items = _empty_heaps((len(users), n + SPARE), np.float32)
     limits = scores[:, 0].copy()
@@ -233,7 +238,7 @@ def _best_of_block(factors: Factors, seen: Seen, tiles: Tiles, n: int, first: in
     exact = scores.astype(np.float64)
     top_kernels.settle(p, factors.items, factors.item_bias, exact, items)
     exact += (factors.mean + factors.user_bias[users].astype(np.float64))[:, None]
-    items[items == top_kernels.NO_ITEM] = NOBODY
+    items[items == top_kernels.NO_ITEM] = EMPTY
     return Best(first, items[:, :n], exact[:, :n].astype(np.float32))
 
 

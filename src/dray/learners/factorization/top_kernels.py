@@ -40,7 +40,7 @@ def exact_dot(left: Any, right: Any) -> Any:
 
 @plain
 def score_pairs(p: Any, q: Any, user_bias: Any, item_bias: Any, mean: Any, users: Any, items: Any, out: Any) -> None:
-    """Fill `out` with the score of every pair; the index -1 is somebody unknown: no bias, no factors."""
+    """Fill `out` with the score of every pair; the index -1 is an unknown user or item: no bias, no factors."""
     for row in range(users.shape[0]):
         user = users[row]
         item = items[row]
@@ -77,7 +77,7 @@ def _behind(score: Any, item: Any, other_score: Any, other_item: Any) -> Any:
 
 @plain
 def _sink(scores: Any, items: Any, place: Any, size: Any) -> None:
-    """Let what stands at `place` sink to where it belongs."""
+    """Let the entry at `place` sink to its position in the heap."""
     while True:
         child = 2 * place + 1
         if child >= size:

@@ -6,17 +6,19 @@ Parts go from worker to worker by reference, each with what it adds to the Gram 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dray.errors import DataError
+from dray.learners.factorization.calls import TurnReport
 from dray.learners.factorization.explicit import SideName
 from dray.learners.factorization.implicit_share import ImplicitPlan
+from dray.learners.factorization.worker import FactorWorker
+from dray.learners.learner import Do
 from dray.training.factorization.copies import Copy
 from dray.training.factorization.foreman import Foreman
 from dray.training.factorization.passing import Passed, Stands, pace
 from dray.training.factorization.routes import Units
-from dray.workers.factor_calls import TurnReport
 
 
 class Alternation:
@@ -41,12 +43,13 @@ class Alternation:
         items = list(copy.items)
         for worker, units in holdings.items():
             lacking = tuple(unit for unit in units if unit not in stands.get(worker, ()))
-            for side, parts in (("users", copy.users), ("items", copy.items)) if lacking else ():
+            sides: tuple[tuple[SideName, Sequence[Any]], ...] = (("users", copy.users), ("items", copy.items))
+            for side, parts in sides if lacking else ():
                 given = (parts[unit] for unit in lacking)
                 place = self._foreman.place(worker)
-                calls.append(self._foreman.call(worker, "stand_part", place, side, lacking, *given))
+                calls.append(self._foreman.call(worker, Do(FactorWorker.stand_part), place, side, lacking, *given))
             if copy.items[0] is None:
-                call, kept = self._foreman.keeping(worker, len(units), "first_parts", "items", units)
+                call, kept = self._foreman.keeping(worker, Do(FactorWorker.first_parts, len(units)), "items", units)
                 calls.append(call)
                 for unit, part in zip(units, kept, strict=True):
                     items[unit] = part
@@ -76,7 +79,7 @@ class Alternation:
         solved: list[Any] = [None] * self._plan.units
         for worker, units in holdings.items():
             place = self._foreman.place(worker)
-            call, kept = self._foreman.keeping(worker, len(units), "solve", place, side, *others)
+            call, kept = self._foreman.keeping(worker, Do(FactorWorker.solve, len(units)), place, side, *others)
             solves[worker].append(call)
             for unit, part in zip(units, kept, strict=True):
                 solved[unit] = part

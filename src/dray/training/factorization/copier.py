@@ -9,10 +9,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from dray.learners.xgboost import Round, Standing
+from dray.learners.checkpoint import Checkpoint, Step
+from dray.learners.learner import InputGone
 from dray.training.factorization.copies import Copy, Written, as_bytes
 from dray.training.keeper import Keeper
-from dray.workers.group import InputGone
 
 EVERY_S = 5.0
 SHARE = 0.05
@@ -27,7 +27,7 @@ class Stand:
     best: Copy | None
     """The best epoch's, where the run may stop early."""
     halvings: int
-    rounds: tuple[Round, ...]
+    rounds: tuple[Step, ...]
 
 
 class Copier:
@@ -64,7 +64,7 @@ class Copier:
         began = time.monotonic()
         with suppress(InputGone):  # a machine went with it; the next copy is another one
             content = as_bytes(self._written(stand))
-            self._keeper.offer(Standing(stand.copy.epoch, content, stand.rounds))
+            self._keeper.offer(Checkpoint(stand.copy.epoch, content, stand.rounds))
         self._copied_at = time.monotonic()
         self._cost_s = self._copied_at - began
 

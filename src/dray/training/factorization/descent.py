@@ -13,16 +13,18 @@ from typing import Any
 
 import numpy as np
 
+from dray.learners.factorization.calls import TurnReport
 from dray.learners.factorization.explicit import Scale
 from dray.learners.factorization.explicit_share import ExplicitPlan
 from dray.learners.factorization.grid import strata
 from dray.learners.factorization.serial import MOST_HALVINGS, hopeless
+from dray.learners.factorization.worker import FactorWorker
+from dray.learners.learner import Do
 from dray.training.factorization.copies import Copy
 from dray.training.factorization.foreman import Foreman
 from dray.training.factorization.measuring import TestPart
 from dray.training.factorization.passing import Passed, Stands, by_unit, pace
 from dray.training.factorization.routes import Units, routes
-from dray.workers.factor_calls import TurnReport
 
 
 class Descent:
@@ -57,10 +59,9 @@ class Descent:
         steps = strata(self._plan.units, self._plan.settings.seed, number)
         for step in routes(steps, holdings, self._plan.units):
             for worker, turn in step.items():
-                kept = foreman.ask_for(
+                kept = foreman.post(
                     worker,
-                    len(turn.gives),
-                    "turn",
+                    Do(FactorWorker.turn, len(turn.gives), lazy=True),
                     foreman.place(worker),
                     turn.step,
                     self.rate,
@@ -72,7 +73,9 @@ class Descent:
         users: dict[int, Any] = {}
         ends: dict[int, int] = {}
         for worker, units in holdings.items():
-            ends[worker], kept = foreman.keeping(worker, len(units), "finish", foreman.place(worker), units)
+            ends[worker], kept = foreman.keeping(
+                worker, Do(FactorWorker.finish, len(units)), foreman.place(worker), units
+            )
             users.update(zip(units, kept, strict=True))
         count = range(self._plan.units)
         after = Copy(number, tuple(users[unit] for unit in count), tuple(where[item] for item in count))
@@ -89,12 +92,14 @@ class Descent:
 
     def _stand(self, worker: int, units: Units, copy: Copy) -> int:
         given = (copy.users[unit] for unit in units)
-        return self._foreman.call(worker, "stand", self._foreman.place(worker), self._scale, units, *given)
+        return self._foreman.call(
+            worker, Do(FactorWorker.stand), self._foreman.place(worker), self._scale, units, *given
+        )
 
     def meet(self, holdings: Mapping[int, Units]) -> None:
         """Tell the scale to those who came after the last epoch."""
         for worker in holdings:
-            self._foreman.call(worker, "stand", self._foreman.place(worker), self._scale, ())
+            self._foreman.call(worker, Do(FactorWorker.stand), self._foreman.place(worker), self._scale, ())
 
     def errors(self, copy: Copy, holdings: Mapping[int, Units]) -> dict[str, float]:
         """Return the metrics of the test part."""
@@ -103,7 +108,7 @@ class Descent:
         calls = [
             self._foreman.call(
                 worker,
-                "errors",
+                Do(FactorWorker.errors),
                 units,
                 self._known_items,
                 limits,

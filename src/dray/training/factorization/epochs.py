@@ -6,10 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dray.config.run_file import RunConfig
-from dray.learners.xgboost import Round
-from dray.telemetry.events import Telemetry
-from dray.telemetry.metrics import is_better
+from dray.elastic.membership import Membership
+from dray.events.metrics import is_better
+from dray.events.telemetry import Telemetry
+from dray.learners.checkpoint import Step
+from dray.learners.factorization.config import FactorizationConfig
+from dray.learners.factorization.worker import FactorWorker
+from dray.learners.learner import Do, InputGone
+from dray.learners.status import Proof
 from dray.training.factorization.alternation import Alternation
 from dray.training.factorization.copier import Copier, Stand
 from dray.training.factorization.copies import Copy, from_bytes, tokens
@@ -26,9 +30,6 @@ from dray.training.factorization.measuring import (
 from dray.training.factorization.passing import Passed
 from dray.training.factorization.routes import Units
 from dray.training.keeper import Keeper
-from dray.workers.crew import Crew
-from dray.workers.group import InputGone
-from dray.workers.status import Proof
 
 
 @dataclass
@@ -39,7 +40,7 @@ class Trained:
     """That the model is of."""
     users: Sequence[Any]
     items: Sequence[Any]
-    rounds: tuple[Round, ...]
+    rounds: tuple[Step, ...]
     metrics: dict[str, float]
     evaluation: dict[str, int]
     rate: float | None
@@ -52,8 +53,8 @@ class Course:
 
     def __init__(
         self,
-        config: RunConfig,
-        crew: Crew,
+        config: FactorizationConfig,
+        membership: Membership,
         foreman: Foreman,
         method: Descent | Alternation,
         test: TestPart,
@@ -62,21 +63,21 @@ class Course:
         first: Copy,
     ) -> None:
         self._config = config
-        self._crew = crew
+        self._membership = membership
         self._foreman = foreman
         self._method = method
         self._test = test
         self._keeper = keeper
         self._telemetry = telemetry
         self._first = first
-        self._judge = Judge(foreman, method, test, crew.group.share)
-        self._copier = Copier(keeper, crew.group.fetch)
+        self._judge = Judge(foreman, method, test, membership.group.share)
+        self._copier = Copier(keeper, membership.group.fetch)
         self._metric = deciding(config.kind, test.ks)
         self._stand = Stand(first, None, 0, ())
-        crew.watch.rounds = config.rounds
+        membership.watch.rounds = config.rounds
 
     def run(self) -> Trained:
-        self._crew.phase = "train"
+        self._membership.phase = "train"
         self._go_back()
         try:
             while not self._is_over():
@@ -92,13 +93,13 @@ class Course:
         self._keeper.let_go()
 
         def ask(holdings: Mapping[int, Units]) -> dict[int, tuple[str, Proof]]:
-            calls = {worker: self._foreman.call(worker, "end_training") for worker in holdings}
+            calls = {worker: self._foreman.call(worker, Do(FactorWorker.end_training)) for worker in holdings}
             results = self._foreman.wait(calls.values())
-            return {worker: (self._crew.ready[worker].host, results[call]) for worker, call in calls.items()}
+            return {worker: (self._membership.ready[worker].host, results[call]) for worker, call in calls.items()}
 
         found = self._foreman.do(ask)
         for worker, (host, proof) in sorted(found.items()):
-            self._crew.watch.prove(worker, host, proof)
+            self._membership.watch.prove(worker, host, proof)
         return found
 
     def _one(self) -> None:
@@ -117,7 +118,7 @@ class Course:
         except CopyGone:
             self._go_back()
             return
-        rounds = (*self._stand.rounds, Round(number, passed.seconds, metrics))
+        rounds = (*self._stand.rounds, Step(number, passed.seconds, metrics))
         best = self._stand.best
         if self._config.early_stop is not None and (best is None or self._improves(rounds, best.epoch)):
             best = passed.copy
@@ -126,7 +127,7 @@ class Course:
         self._tell(rounds[-1], passed)
         self._copier.offer(self._stand, last=self._is_over())
 
-    def _improves(self, rounds: Sequence[Round], best: int) -> bool:
+    def _improves(self, rounds: Sequence[Step], best: int) -> bool:
         values = {done.round: done.metrics[self._metric] for done in rounds}
         return is_better(self._metric, values[rounds[-1].round], values[best])
 
@@ -144,7 +145,7 @@ class Course:
 
     def _go_back(self) -> None:
         """Stand where the newest copy at hand does: that of a run to resume, or before a machine went."""
-        share, standing = self._crew.group.share, self._keeper.latest
+        share, standing = self._membership.group.share, self._keeper.latest
         if standing.model is None:
             self._stand = Stand(self._first, None, 0, ())
         else:
@@ -157,14 +158,14 @@ class Course:
             self._stand = Stand(copy, best, written.halvings, standing.rounds)
         self._method.halvings = self._stand.halvings
         self._foreman.epoch = self._stand.copy.epoch
-        self._crew.watch.rounds_told = self._stand.copy.epoch
+        self._membership.watch.rounds_told = self._stand.copy.epoch
 
-    def _tell(self, done: Round, passed: Passed) -> None:
-        self._crew.watch.rounds_told = done.round
+    def _tell(self, done: Step, passed: Passed) -> None:
+        self._membership.watch.rounds_told = done.round
         workers = [
             {
                 "worker": worker,
-                "host": self._crew.ready[worker].host if worker in self._crew.ready else "",
+                "host": self._membership.ready[worker].host if worker in self._membership.ready else "",
                 "rows_per_second": round(pace.rows / pace.seconds, 1) if pace.seconds else None,
             }
             for worker, pace in sorted(passed.paces.items())
@@ -185,10 +186,13 @@ class Course:
         while True:
             try:
                 return self._measured(self._stand.best or self._stand.copy)
-            except (CopyGone, InputGone):
-                self._go_back()
-                while not self._is_over():
-                    self._one()
+            except CopyGone:
+                pass
+            except InputGone as error:
+                self._foreman.give_up(error)
+            self._go_back()
+            while not self._is_over():
+                self._one()
 
     def _measured(self, final: Copy) -> Trained:
         metrics = dict(next((done.metrics for done in self._stand.rounds if done.round == final.epoch), {}))
@@ -198,7 +202,7 @@ class Course:
             quality = self._judge.quality(final)
             metrics |= ranking_metrics(quality) | popularity_metrics(self._judge.popularity())
             evaluation = counts_of(quality)
-        fetch = self._crew.group.fetch
+        fetch = self._membership.group.fetch
         users, items = fetch(final.users), fetch(final.items)
         return Trained(
             final.epoch, users, items, self._stand.rounds, metrics, evaluation, self._method.rate, self._method.halvings

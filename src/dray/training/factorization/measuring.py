@@ -8,6 +8,8 @@ from typing import Any
 
 from dray.learners.factorization.evaluate import RankingQuality, merged
 from dray.learners.factorization.factors import Longs
+from dray.learners.factorization.worker import FactorWorker
+from dray.learners.learner import Do
 from dray.training.factorization.copies import Copy
 from dray.training.factorization.foreman import Foreman
 from dray.training.factorization.passing import Method, by_unit
@@ -43,7 +45,7 @@ class Judge:
             self._method.meet(holdings)
             return self._answers(
                 [
-                    self._foreman.call(worker, "rankings", units, *self._common, *own, *copy.items)
+                    self._foreman.call(worker, Do(FactorWorker.rankings), units, *self._common, *own, *copy.items)
                     for worker, units in holdings.items()
                     for own in [[copy.users[unit] for unit in units]]
                 ]
@@ -56,7 +58,10 @@ class Judge:
 
         def ask(holdings: Mapping[int, Units]) -> dict[int, Any]:
             return self._answers(
-                [self._foreman.call(worker, "popular", units, *self._common) for worker, units in holdings.items()]
+                [
+                    self._foreman.call(worker, Do(FactorWorker.popular), units, *self._common)
+                    for worker, units in holdings.items()
+                ]
             )
 
         return self._merged(self._foreman.do(ask))

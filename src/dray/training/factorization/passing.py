@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from dray.learners.factorization.calls import TurnReport
 from dray.training.factorization.copies import Copy
 from dray.training.factorization.routes import Units
-from dray.workers.factor_calls import TurnReport
 
 
 @dataclass(frozen=True, slots=True)

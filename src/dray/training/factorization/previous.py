@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dray.config.run_file import RunConfig
 from dray.errors import ConfigError
 from dray.learners.factorization import explicit
+from dray.learners.factorization.config import FactorizationConfig
 from dray.learners.factorization.events import Dealt
 from dray.learners.factorization.explicit import FactorBlock, Scale, SideName
 from dray.learners.factorization.explicit_share import ExplicitPlan
@@ -19,10 +19,10 @@ from dray.learners.factorization.factors import Floats, Ints
 from dray.learners.factorization.implicit_share import ImplicitPlan, PartFactors
 from dray.learners.factorization.known import Found, Known, found_before
 from dray.learners.factorization.model import FactorModel
-from dray.recommending.opening import open_recommender
+from dray.learners.factorization.opening import open_recommender
+from dray.runs.directory import open_run
+from dray.runs.files import MANIFEST, RunFiles
 from dray.storage import StorageOptions
-from dray.telemetry.run_directory import open_run
-from dray.telemetry.run_files import MANIFEST, RunFiles
 from dray.training.trained_on import TrainedOn, trained_on
 
 
@@ -95,11 +95,12 @@ class Previous:
         return factors, bias, there
 
 
-def read_previous(config: RunConfig, storage: StorageOptions) -> Previous | None:
+def read_previous(config: FactorizationConfig, storage: StorageOptions) -> Previous | None:
     """Return the run to go on from, if there is one, after looking whether it fits."""
     if config.continue_from is None:
         return None
     model = open_recommender(config.continue_from, storage).model
+    model.verify()  # all of it is read in any case, and its indices are trusted from here on
     if model.kind != config.kind:
         raise ConfigError(
             f"The earlier run learned from {_WORDS[model.kind]}, this one is to learn from {_WORDS[config.kind]}.",

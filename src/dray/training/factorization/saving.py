@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from dray.elastic.membership import Membership
 from dray.learners.factorization import explicit
 from dray.learners.factorization.explicit import FactorBlock, Scale
 from dray.learners.factorization.explicit_share import ExplicitPlan
@@ -14,18 +15,18 @@ from dray.learners.factorization.factors import Factors, Longs, Seen
 from dray.learners.factorization.grid import Layout
 from dray.learners.factorization.implicit_share import ImplicitPlan, PartFactors
 from dray.learners.factorization.ratings import Triples
-from dray.training.factorization.foreman import Disturbed, Foreman
+from dray.learners.factorization.worker import FactorWorker
+from dray.learners.learner import Do, InputGone
+from dray.training.factorization.foreman import Foreman
 from dray.training.factorization.passing import by_unit
 from dray.training.factorization.routes import Units
-from dray.workers.crew import Crew
-from dray.workers.group import InputGone
 
 
-def collect_seen(foreman: Foreman, crew: Crew, layout: Layout) -> Seen:
+def collect_seen(foreman: Foreman, membership: Membership, layout: Layout) -> Seen:
     """Fetch all pairs, a piece of a unit's users at a time: the last thing that is asked of the workers."""
 
     def count(holdings: Mapping[int, Units]) -> dict[int, Any]:
-        calls = [foreman.call(worker, "pair_counts", units) for worker, units in holdings.items()]
+        calls = [foreman.call(worker, Do(FactorWorker.pair_counts), units) for worker, units in holdings.items()]
         return by_unit(foreman.wait(calls).values())
 
     starts = np.zeros(len(layout.users.position) + 1, np.int64)
@@ -39,16 +40,16 @@ def collect_seen(foreman: Foreman, crew: Crew, layout: Layout) -> Seen:
     def bring(holdings: Mapping[int, Units]) -> None:
         held = {unit: worker for worker, units in holdings.items() for unit in units}
         for unit, piece in sorted(left):
-            call, kept = foreman.keeping(held[unit], 1, "seen", unit, piece)
+            call, kept = foreman.keeping(held[unit], Do(FactorWorker.seen, 1), unit, piece)
             foreman.wait([call])
             try:
-                _place(seen, crew.group.fetch(kept)[0])
-            except InputGone:  # its machine went with it
-                raise Disturbed from None
+                _place(seen, membership.group.fetch(kept)[0])
+            except InputGone as error:  # its machine went with it, or cannot be reached
+                raise foreman.give_up(error) from None
             left.remove((unit, piece))
-            if crew.alone and piece == layout.shape.cells - 1:
+            if membership.alone and piece == layout.shape.cells - 1:
                 # There is no room for the pairs twice, and nobody to take the unit over.
-                foreman.wait([foreman.call(held[unit], "keep", tuple({unit for unit, _ in left}))])
+                foreman.wait([foreman.call(held[unit], Do(FactorWorker.keep), tuple({unit for unit, _ in left}))])
 
     foreman.do(bring)
     return seen

@@ -10,10 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from dray.config.run_file import RunConfig
 from dray.data.parquet import Dataset
 from dray.data.stream import give_memory_back
+from dray.elastic.membership import Membership
+from dray.elastic.starting import started_workers
 from dray.errors import DataError
+from dray.learners.factorization.calls import FactorPlan
+from dray.learners.factorization.config import FactorizationConfig
 from dray.learners.factorization.events import RowRule, require_columns
 from dray.learners.factorization.explicit import Scale, scale_of
 from dray.learners.factorization.explicit_share import ExplicitPlan, UnitReport
@@ -24,20 +27,21 @@ from dray.learners.factorization.known import Known, merge
 from dray.learners.factorization.model import FactorModel
 from dray.learners.factorization.own_part import Ageing, PartNotes, SplitRule
 from dray.learners.factorization.settings import explicit_settings, implicit_settings
+from dray.learners.factorization.worker import FactorWorker
+from dray.learners.learner import Do
+from dray.learners.status import Proof
 from dray.training.factorization.alternation import Alternation
 from dray.training.factorization.copies import Copy, tokens
+from dray.training.factorization.dealing import in_order
 from dray.training.factorization.descent import Descent
 from dray.training.factorization.epochs import Course, Trained
-from dray.training.factorization.foreman import Foreman, Rows, Weight, in_order
+from dray.training.factorization.foreman import Foreman, Rows, Weight
 from dray.training.factorization.measuring import TestPart
 from dray.training.factorization.previous import Previous, read_previous
 from dray.training.factorization.result import FactorResult
 from dray.training.factorization.saving import collect_seen, explicit_factors, forget_untrained, implicit_factors
 from dray.training.result import Identity, ThreadProof
 from dray.training.run_steps import RunSteps, terms_of
-from dray.workers.crew import Crew, started_crew
-from dray.workers.factor_calls import FactorPlan
-from dray.workers.status import Proof
 
 MODEL = "model"
 """The directory of the model, within that of the run."""
@@ -45,6 +49,8 @@ MODEL = "model"
 
 class FactorTraining(RunSteps):
     """One run, step by step. Made for one call of `run`."""
+
+    config: FactorizationConfig
 
     def run(self) -> FactorResult:
         config, emit = self.config, self.telemetry.emit
@@ -65,7 +71,7 @@ class FactorTraining(RunSteps):
         )
         emit("phase", name="start")
         settings = self._settings(previous)
-        with started_crew(
+        with started_workers(
             config.workers,
             config.threads,
             config.cluster,
@@ -74,22 +80,22 @@ class FactorTraining(RunSteps):
             self.telemetry,
             terms=terms_of(config),
             rounds_told=len(self.keeper.latest.rounds),
-            role="factorization",
-        ) as crew:
-            self.note_workers(crew)
+            learner=config.model,
+        ) as membership:
+            self.note_workers(membership)
             self.times.append(time.perf_counter())
             emit("phase", name="load")
-            known = self._known(crew, rule, train_data, eval_data, previous)
+            known = self._known(membership, rule, train_data, eval_data, previous)
             plan = self._plan(known, settings)
-            foreman = self._foreman(crew, plan, rule, known, train_data, eval_data, previous)
+            foreman = self._foreman(membership, plan, rule, known, train_data, eval_data, previous)
             loaded = _Loaded.of(foreman.load(), self.config)
-            self._tell(crew, foreman, plan, known, loaded)
+            self._tell(membership, foreman, plan, known, loaded)
             self.times.append(time.perf_counter())
             emit("phase", name="train")
-            trained, proofs = self._train(crew, foreman, plan, known, loaded, previous)
+            trained, proofs = self._train(membership, foreman, plan, known, loaded, previous)
             self.times.append(time.perf_counter())
             emit("phase", name="save")
-            model = self._model(crew, foreman, plan, known, loaded, trained)
+            model = self._model(membership, foreman, plan, known, loaded, trained)
             location = self.directory.path(MODEL)
             model.save(location, self.storage)
             self._warn_of(trained)
@@ -106,7 +112,7 @@ class FactorTraining(RunSteps):
                 users=len(known.user_ids),
                 items=len(known.item_ids),
                 factors=settings.factors,
-                workers=0 if crew.alone else len(crew.ready),
+                workers=0 if membership.alone else len(membership.ready),
                 rounds=len(trained.rounds),
                 best_round=trained.epoch,
                 seconds=self.seconds(foreman.recovery_s),
@@ -116,8 +122,8 @@ class FactorTraining(RunSteps):
                     ThreadProof(worker, host, proof.decided, round(proof.used, 2), proof.verdict.ok)
                     for worker, (host, proof) in sorted(proofs.items())
                 ),
-                peak_memory_bytes=crew.watch.peak_memory_bytes,
-                failures=crew.failures,
+                peak_memory_bytes=membership.watch.peak_memory_bytes,
+                failures=membership.failures,
                 rows_reloaded=foreman.rows_reloaded,
                 identity=Identity(True, "the order of the blocks follows from the data and the seed alone"),
                 warnings=tuple(self.warnings),
@@ -138,19 +144,19 @@ class FactorTraining(RunSteps):
         return make(params, config.rounds, config.seed)
 
     def _known(
-        self, crew: Crew, rule: RowRule, train: Dataset, test: Dataset | None, previous: Previous | None
+        self, membership: Membership, rule: RowRule, train: Dataset, test: Dataset | None, previous: Previous | None
     ) -> Known:
         """Have every worker look through some rows, and put together what they found."""
-        readers = max(1, len(crew.ready))
+        readers = max(1, len(membership.ready))
         tasks = [(share, rule, self.storage, False) for share in in_order(train.row_groups, readers) if share]
         if test is not None:
             tasks += [(share, rule, self.storage, True) for share in in_order(test.row_groups, readers) if share]
-        found = crew.run("scan", tasks)
+        found = membership.run(Do(FactorWorker.scan), tasks)
         return merge([*found, *([previous.found()] if previous is not None else [])])
 
     def _plan(self, known: Known, settings: Any) -> FactorPlan:
         config = self.config
-        split = SplitRule(seed=config.seed)
+        split = SplitRule(seed=config.split_seed)
         if config.eval_last is not None:
             split = replace(split, how="last", last=config.eval_last)
         elif config.eval_fraction is not None and config.eval_by == "time":
@@ -158,8 +164,8 @@ class FactorTraining(RunSteps):
         elif config.eval_fraction is not None:
             split = replace(split, how="random", share=config.eval_fraction)
         ageing = None
-        if config.half_life_days is not None and known.latest is not None:
-            ageing = Ageing(half_life_s=config.half_life_days * 86_400, as_of=known.latest)
+        if config.half_life_days is not None and (as_of := known.newest(split.moment)) is not None:
+            ageing = Ageing(half_life_s=config.half_life_days * 86_400, as_of=as_of)
         size = int(known.user_counts.sum()), len(known.user_ids), len(known.item_ids)
         implicit = config.kind == "implicit"
         layout = lay_out(
@@ -169,7 +175,7 @@ class FactorTraining(RunSteps):
 
     def _foreman(
         self,
-        crew: Crew,
+        membership: Membership,
         plan: FactorPlan,
         rule: RowRule,
         known: Known,
@@ -184,14 +190,14 @@ class FactorTraining(RunSteps):
         if isinstance(plan.plan, ImplicitPlan):
             work = own + np.bincount(plan.plan.layout.items.piece, known.item_counts, plan.plan.units).astype(np.int64)
         weights = [Weight(int(rows), int(whole)) for rows, whole in zip(own, work, strict=True)]
-        if len(crew.ready) > plan.plan.units:
+        if len(membership.ready) > plan.plan.units:
             self._warn(
-                f"{len(crew.ready)} workers for {plan.plan.units} blocks: the others only read.",
+                f"{len(membership.ready)} workers for {plan.plan.units} blocks: the others only read.",
                 f"Use --workers {plan.plan.units}: so much data cannot be divided further.",
             )
-        return Foreman(crew, self.telemetry, plan, rows, weights)
+        return Foreman(membership, self.telemetry, plan, rows, weights)
 
-    def _tell(self, crew: Crew, foreman: Foreman, plan: FactorPlan, known: Known, loaded: _Loaded) -> None:
+    def _tell(self, membership: Membership, foreman: Foreman, plan: FactorPlan, known: Known, loaded: _Loaded) -> None:
         config, notes = self.config, loaded.notes
         self.telemetry.emit(
             "events",
@@ -201,6 +207,7 @@ class FactorTraining(RunSteps):
             items=len(known.item_ids),
             by_host=foreman.rows_by_host,
             types=known.events,
+            noun="ratings" if config.kind == "explicit" else "pairs",
         )
         if config.kind == "explicit" and notes.duplicates:
             self._warn(f"{notes.duplicates:,} ratings are of a pair that had one before: the last one counts.", "")
@@ -214,17 +221,17 @@ class FactorTraining(RunSteps):
             blocks += f", {plan.plan.layout.shape.cells} x {plan.plan.layout.shape.cells} cells each"
         self.telemetry.emit(
             "decided",
-            workers=0 if crew.alone else len(crew.ready),
-            threads=crew.threads,
+            workers=0 if membership.alone else len(membership.ready),
+            threads=membership.threads,
             objective=f"{config.kind} factorization",
-            reasons=[*crew.reasons, f"grid: {blocks} (by the number of rows)"],
+            reasons=[*membership.reasons, f"grid: {blocks} (by the number of rows)"],
         )
 
     # Training
 
     def _train(
         self,
-        crew: Crew,
+        membership: Membership,
         foreman: Foreman,
         plan: FactorPlan,
         known: Known,
@@ -232,7 +239,7 @@ class FactorTraining(RunSteps):
         previous: Previous | None,
     ) -> tuple[Trained, dict[int, tuple[str, Proof]]]:
         """Train; return what came of it, and whether the threads were used. All copies go with the course."""
-        config, share = self.config, crew.group.share
+        config, share = self.config, membership.group.share
         early = config.kind == "implicit" and config.early_stop is not None
         test = TestPart(
             loaded.test_pairs, tuple(config.eval_at), loaded.item_counts, len(known.user_ids), each_epoch=early
@@ -252,12 +259,18 @@ class FactorTraining(RunSteps):
                 parts = previous.parts(known, plan.plan)
                 first = Copy(0, tokens(parts[0], share), tokens(parts[1], share))
             method = Alternation(foreman, plan.plan)
-        course = Course(config, crew, foreman, method, test, self.keeper, self.telemetry, first)
+        course = Course(config, membership, foreman, method, test, self.keeper, self.telemetry, first)
         self.begun = True
         return course.run(), course.end()
 
     def _model(
-        self, crew: Crew, foreman: Foreman, plan: FactorPlan, known: Known, loaded: _Loaded, trained: Trained
+        self,
+        membership: Membership,
+        foreman: Foreman,
+        plan: FactorPlan,
+        known: Known,
+        loaded: _Loaded,
+        trained: Trained,
     ) -> FactorModel:
         factors: Factors
         limits = None
@@ -270,7 +283,7 @@ class FactorTraining(RunSteps):
             factors = implicit_factors(plan.plan, trained.users, trained.items)
         trained.users, trained.items = [], []
         give_memory_back()  # for the pairs
-        seen = collect_seen(foreman, crew, plan.plan.layout)
+        seen = collect_seen(foreman, membership, plan.plan.layout)
         forget_untrained(factors, seen, loaded.item_counts)
         as_of = plan.ageing.as_of if plan.ageing is not None else None
         return FactorModel.of(
@@ -320,7 +333,7 @@ class _Loaded:
         self.scale: Scale = scale_of(moments) if any(moment.count for moment in moments) else Scale(0, 0, 0, 0, 0)
 
     @staticmethod
-    def of(reports: Sequence[tuple[UnitReport, PartNotes]], config: RunConfig) -> _Loaded:
+    def of(reports: Sequence[tuple[UnitReport, PartNotes]], config: FactorizationConfig) -> _Loaded:
         loaded = _Loaded([report for report, _ in reports], reduce(PartNotes.__add__, (notes for _, notes in reports)))
         if not loaded.pairs:
             raise DataError(
@@ -336,7 +349,7 @@ class _Loaded:
         return loaded
 
 
-def _rule(config: RunConfig) -> RowRule:
+def _rule(config: FactorizationConfig) -> RowRule:
     """Return what is read of a row: its time only if something is made of it."""
     assert config.user is not None and config.item is not None
     timed = config.half_life_days is not None or config.eval_by == "time" or config.eval_last is not None

@@ -12,6 +12,7 @@ def facts(host: str, **changes: Any) -> dict[str, Any]:
     return {
         "boot": host,
         "directory": "/home/u/.dray/lab",
+        "unfit": "",
         "writable": True,
         "path_too_long": 0,
         "user": "u",

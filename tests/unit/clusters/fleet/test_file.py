@@ -48,7 +48,7 @@ def test_sizes(text: Any, count: int) -> None:
         ({"host": ["a"]}, 'Unknown key "host" in the fleet. Did you mean "hosts"?'),
         ({"hosts": [{"host": "a", "worker": 2}]}, 'Unknown key "hosts.0.worker" in the fleet. Did you mean "workers"?'),
         ({"ports": {"gsc": 1}}, 'Unknown key "ports.gsc" in the fleet. Did you mean "gcs"?'),
-        ({"hosts": ["a", {"host": "a"}]}, "The host a stands there twice."),
+        ({"hosts": ["a", {"host": "a"}]}, "The host a is listed twice."),
         ({"hosts": []}, "Hosts is empty."),
         ({"hosts": ["a; rm -rf /"]}, "hosts.0.host"),
         ({"hosts": ["-oProxyCommand=x"]}, "hosts.0.host"),
@@ -56,8 +56,14 @@ def test_sizes(text: Any, count: int) -> None:
         ({"hosts": [{"host": "a", "memory": "1G", "object_store": "2G"}]}, "object_store must be less than memory"),
         ({"name": "Lab 1"}, '"Lab 1" cannot be the name of a cluster.'),
         ({"name": "local"}, '"local" cannot be the name of a cluster.'),
-        ({"ports": {"gcs": 12000}}, "gcs lies among the ports of the workers"),
+        ({"ports": {"gcs": 12000}}, "gcs lies among the ports of workers (10002-19999)"),
         ({"ports": {"workers": "9-5"}}, "workers must go from a smaller to a larger port"),
+        ({"ports": {"ring": "20000"}}, '"ports.ring" in the fleet'),
+        ({"ports": {"ring": "20000-20000"}}, "ring must go from a smaller to a larger port"),
+        ({"ports": {"ring": "19000-20099"}}, "workers (10002-19999) and ring (19000-20099) have ports in common"),
+        ({"ports": {"ring": "8000-8300"}}, "dashboard lies among the ports of ring (8000-8300)"),
+        ({"ports": {"ring": "6405-6399"}}, "ring must go from a smaller to a larger port"),
+        ({"ports": {"ring": "6405-6505"}}, "The host a needs the ports 6400-6411, which others use"),
         ({"ports": {"nodes": 6375}}, "The host a needs the ports 6375-6386, which others use"),
         ({"venv": "/v", "docker": {"image": "x"}}, "Docker excludes venv and install"),
         ({"venv": "/v", "install": "dray"}, "Install excludes venv"),
@@ -132,3 +138,13 @@ def test_machines_come_and_go() -> None:
 def test_a_machine_from_the_command_line() -> None:
     with pytest.raises(ConfigError, match='"workers" in the command line is -1'):
         make_host({"host": "a", "workers": -1})
+
+
+def test_variables_are_ones_that_every_process_can_have() -> None:
+    assert make_fleet({**SMALL, "env": {"A_1": "x\ny"}}).env == {"A_1": "x\ny"}
+    for name, value, words in (("A=B", "x", "name of a variable"), ("", "x", "name of a"), ("A", "\0", "zero byte")):
+        with pytest.raises(ConfigError, match=words):
+            make_fleet({**SMALL, "env": {name: value}})
+    docker = {"image": "dray:1"}
+    with pytest.raises(ConfigError, match="The variable A has a line break"):
+        make_fleet({"name": "lab", "docker": docker, "hosts": [{"host": "a", "env": {"A": "x\ny"}}]})

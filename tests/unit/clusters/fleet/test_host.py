@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
 import stat
 import subprocess
@@ -18,6 +19,7 @@ import pytest
 
 from dray.clusters.fleet.host.logs import ERROR
 from dray.clusters.fleet.host.processes import NODE_VARIABLE, boot_id, end, look_at, of_nodes
+from dray.clusters.fleet.host.ray_process import asked_variables
 from dray.clusters.fleet.host.sending import MARK, boot, modules
 
 Ask = Callable[..., Any]
@@ -25,6 +27,8 @@ Ask = Callable[..., Any]
 FAKE_DOCKER = """#!/bin/sh
 printf '%s\\n' "$@" >> {log}
 echo -- >> {log}
+file=$(printf '%s\\n' "$@" | grep -A1 -x -e --env-file | tail -1)
+[ -z "$file" ] || {{ stat -c %a "$file"; cat "$file"; }} >> {log}.env
 case $1 in
   inspect) echo true;;
   run) [ "$2" = --rm ] && echo '{{"ray": "2", "python": "3", "dray": "1", "dashboard": true}}';;
@@ -98,6 +102,22 @@ def test_a_port_in_use_is_found_and_a_free_one_not(ask: Ask) -> None:
         }
 
 
+def test_ports_are_opened_for_a_moment_and_others_instead_of_those_in_use(ask: Ask) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        low = min(taken.getsockname()[1], 65000)
+        ranges = {"ring": [low, low + 200]}
+        found = ask("listen", address="127.0.0.1", ranges=ranges)
+        assert found["address"] == "127.0.0.1"
+        first, middle, last = found["ports"]["ring"]
+        assert low < first < middle < last <= low + 200
+        targets = [["127.0.0.1", port] for port in (first, middle, last)]
+        assert ask("reach", targets=targets, limit_s=2) == {}
+        assert ask("listen", address="127.0.0.1", ranges={}) == {"address": "127.0.0.1", "ports": {}}
+        assert len(ask("reach", targets=targets, limit_s=2)) == 3
+        with pytest.raises(RuntimeError, match=r"it cannot listen at its address 192\.0\.2\.1"):
+            ask("listen", address="192.0.2.1", ranges=ranges)
+
+
 def test_no_environment_and_a_path_that_is_too_long(ask: Ask, tmp_path: Path) -> None:
     found = ask("look", venv=str(tmp_path / "none"), directory=str(tmp_path / ("d" * 100)))
     assert found["versions"] == {}
@@ -123,7 +143,14 @@ def test_the_token_is_for_its_owner_alone_and_goes_with_the_rest(ask: Ask, tmp_p
     assert not token.parent.exists()
 
 
-def test_containers_never_see_the_token_on_a_command_line(ask: Ask, tmp_path: Path) -> None:
+def test_exporters_of_metrics_are_off_unless_the_fleet_file_wants_them(tmp_path: Path) -> None:
+    off = {"RAY_enable_metrics_collection": "0", "AUTOSCALER_METRIC_PORT": "-1", "DASHBOARD_METRIC_PORT": "-1"}
+    assert asked_variables({}, tmp_path).items() >= off.items()
+    wanted = {"RAY_enable_metrics_collection": "1"}
+    assert asked_variables({"env": wanted}, tmp_path).items() >= wanted.items()
+
+
+def test_neither_token_nor_variables_of_a_container_are_on_a_command_line(ask: Ask, tmp_path: Path) -> None:
     docker = tmp_path / "docker"
     log = tmp_path / "log"
     docker.write_text(FAKE_DOCKER.format(log=log))
@@ -136,8 +163,11 @@ def test_containers_never_see_the_token_on_a_command_line(ask: Ask, tmp_path: Pa
     assert ask("look", **settings)["nodes"]["1"]["alive"]
     [started] = [call.split("\n") for call in log.read_text().split("--\n") if "--detach" in call]
     assert "--odd=a b; 'c" in started
-    assert "X=$(id)" in started
-    assert f"RAY_AUTH_TOKEN_PATH={tmp_path}/d/token" in started
+    mode, *variables = (tmp_path / "log.env").read_text().splitlines()
+    assert mode == "600"
+    assert {"X=$(id)", f"RAY_AUTH_TOKEN_PATH={tmp_path}/d/token"} < set(variables)
+    assert "$(id)" not in log.read_text()
+    assert not list((tmp_path / "d").glob("env*"))
     assert "100" in started[started.index("--memory") + 1]
     assert "secret" not in log.read_text()
     ask("stop", **settings)
@@ -198,7 +228,7 @@ def test_every_process_of_a_node_is_found_and_no_other(tmp_path: Path) -> None:
     script = f"{child}, start_new_session=True); {sleep}"
     orphan = f"{child})"
     parent = subprocess.Popen([sys.executable, "-c", script])
-    session = subprocess.Popen([sys.executable, "-c", orphan], start_new_session=True, stdout=subprocess.DEVNULL)
+    session = subprocess.Popen([sys.executable, "-c", orphan], start_new_session=True, cwd=tmp_path)
     began = look_at(session.pid)
     session.wait()
     marked = subprocess.Popen([sys.executable, "-c", sleep], env={NODE_VARIABLE: "mark/1"})
@@ -210,6 +240,7 @@ def test_every_process_of_a_node_is_found_and_no_other(tmp_path: Path) -> None:
             "processes": [[parent.pid, noted.start, "x"]],
             "session": session.pid,
             "began": began.start if began else 0,
+            "temp": str(tmp_path),
         }
         state = {"id": "mark", "boot": boot_id(), "nodes": {"1": node}}
         wait_until(lambda: len(of_nodes(state, ["1"])) == 4)
@@ -226,6 +257,44 @@ def test_every_process_of_a_node_is_found_and_no_other(tmp_path: Path) -> None:
         for process in (parent, marked, other):
             process.kill()
             process.wait()
+
+
+def test_a_session_number_that_is_used_again_says_nothing(tmp_path: Path) -> None:
+    """The node has died, and the kernel gave the number of its session to another program of the same user."""
+    script = (
+        "import subprocess, sys; print(subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(60)']).pid)"
+    )
+    leader = [sys.executable, "-c", script]
+    other = subprocess.Popen(leader, start_new_session=True, stdout=subprocess.PIPE, text=True)
+    began = look_at(other.pid)
+    assert other.stdout
+    orphan = int(other.stdout.readline())
+    assert began
+    node = {"processes": [[1, 1, "raylet"]], "session": other.pid, "began": began.start - 100, "temp": str(tmp_path)}
+    state = {"id": "mark", "boot": boot_id(), "nodes": {"1": node}}
+    try:
+        assert of_nodes(state, ["1"]) == set()
+        other.wait()
+        assert of_nodes(state, ["1"]) == set()
+        seen = look_at(orphan)
+        assert seen
+        alive = {**node, "processes": [[orphan, seen.start, "raylet"]]}
+        assert of_nodes({**state, "nodes": {"1": alive}}, ["1"]) == {orphan}
+    finally:
+        os.kill(orphan, signal.SIGKILL)
+        other.wait()
+        other.stdout.close()
+
+
+def test_what_was_asked_to_end_is_waited_for_though_nothing_shows_any_more_whose_it_is() -> None:
+    script = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(60)"
+    deaf = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE)
+    assert deaf.stdout
+    deaf.stdout.readline()
+    found = iter([{deaf.pid}])
+    assert end(lambda: next(found, set())) == []
+    assert deaf.wait(5) == -9
+    deaf.stdout.close()
 
 
 def test_one_that_does_not_listen_is_ended_all_the_same() -> None:

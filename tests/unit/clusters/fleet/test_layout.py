@@ -6,7 +6,7 @@ import itertools
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dray.clusters.fleet.file import make_fleet
@@ -59,6 +59,7 @@ def test_the_dashboard_is_for_the_machine_itself() -> None:
     assert option(nodes()[0], "dashboard-host") == "127.0.0.1"
 
 
+@settings(deadline=None)
 @given(st.integers(1, 60), st.booleans())
 def test_no_port_is_given_twice(workers: int, head: bool) -> None:
     host = {"host": "a", "workers": workers}

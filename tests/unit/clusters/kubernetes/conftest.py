@@ -12,14 +12,15 @@ sys.path.insert(0, str(Path(__file__).parent))  # so that tests find the fake in
 
 from fake_kubernetes import FakeKubernetes, serve
 
-from dray.clusters.kubernetes import jobs, waiting
+from dray.clusters.kubernetes import following, ray_jobs, waiting
 
 
 @pytest.fixture
 def kubernetes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeKubernetes]:
     fake = FakeKubernetes()
     monkeypatch.setattr(waiting, "PAUSE_S", 0.005)
-    monkeypatch.setattr(jobs, "PAUSE_S", 0.02)
+    monkeypatch.setattr(following, "PAUSE_S", 0.02)
+    monkeypatch.setattr(ray_jobs, "SECOND_THOUGHTS_S", 0.01)
     with serve(fake, tmp_path) as config:
         monkeypatch.setenv("KUBECONFIG", str(config))
         monkeypatch.setenv("DRAY_HOME", str(tmp_path / "home"))

@@ -57,6 +57,8 @@ def unschedulable(message: str) -> Json:
 @dataclass
 class FakeKubernetes:
     port: int = 0
+    door: Any = None
+    """Of the server: close() and open()."""
     objects: dict[tuple[str, str], Json] = field(default_factory=dict)
     calls: list[tuple[str, str, str]] = field(default_factory=list)
     """Verb, resource, name."""
@@ -182,11 +184,9 @@ def serve(fake: FakeKubernetes, directory: Path) -> Iterator[Path]:
     class Bound(_Handler):
         kubernetes = fake
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Bound)
-    server.daemon_threads = True
-    fake.port = server.server_address[1]
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True)
-    thread.start()
+    fake.door = Door(Bound)
+    fake.port = fake.door.port
+    fake.door.open()
     config = {
         "apiVersion": "v1",
         "kind": "Config",
@@ -210,9 +210,50 @@ def serve(fake: FakeKubernetes, directory: Path) -> Iterator[Path]:
     try:
         yield path
     finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
+        fake.door.close()
+
+
+class Door:
+    """The port of the server, which can be closed, with all connections, and opened again at the same number."""
+
+    def __init__(self, handler: type[BaseHTTPRequestHandler]) -> None:
+        self._handler = handler
+        self._server = _Server(("127.0.0.1", 0), handler)
+        self._thread: threading.Thread | None = None
+        self.port = int(self._server.server_address[1])
+
+    def open(self) -> None:
+        if self._thread is None:
+            self._server = (
+                self._server if self._server.fileno() >= 0 else _Server(("127.0.0.1", self.port), self._handler)
+            )
+            self._thread = threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True)
+            self._thread.start()
+
+    def close(self) -> None:
+        if self._thread is not None:
+            self._server.shutdown()
+            self._server.server_close()
+            self._thread.join()
+            self._thread = None
+            for connection in list(self._server.connections):
+                with suppress(OSError):
+                    connection.shutdown(socket.SHUT_RDWR)
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self, address: tuple[str, int], handler: type[BaseHTTPRequestHandler]) -> None:
+        self.connections: list[socket.socket] = []
+        super().__init__(address, handler)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        self.connections.append(request)
+        super().process_request(request, client_address)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A connection that is cut says nothing."""
 
 
 class _Refusal(Exception):  # noqa: N818

@@ -70,11 +70,19 @@ def test_logs_stand_behind_the_name_of_their_pod(
     assert capsys.readouterr().out == "dray-workers-0: ERROR out of disk\n"
 
 
-def test_what_only_a_fleet_can_do_is_refused(kubernetes: FakeKubernetes, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("command", "what"),
+    [(("add", "host-a"), "add a host"), (("remove", "host-a"), "remove a host"), (("cleanup",), "no old sessions")],
+)
+def test_what_its_kind_cannot_do_is_refused_with_what_it_can(
+    kubernetes: FakeKubernetes, capsys: pytest.CaptureFixture[str], command: tuple[str, ...], what: str
+) -> None:
     assert main(["cluster", "up", "--on", "kubernetes", "--quiet"]) == 0
     capsys.readouterr()
-    document, _ = run(capsys, "cluster", "add", "host-a", code=2)
-    assert "only a fleet can do that" in document["error"]["what"]
+    document, _ = run(capsys, "cluster", *command, code=2)
+    assert "A cluster of the kind kubernetes" in document["error"]["what"]
+    assert what in document["error"]["what"]
+    assert "dray cluster scale --workers" in document["error"]["fix"]
 
 
 def test_an_image_that_cannot_be_pulled_is_named_and_nothing_stays(

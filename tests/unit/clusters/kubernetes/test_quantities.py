@@ -23,7 +23,7 @@ def test_bytes_are_read(text: Any, number: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "many", "8X", "8m", "-8Gi", "8Gi 8Gi", "B", "5B", "5i", True])
 def test_what_is_no_amount_of_memory_is_refused(text: Any) -> None:
-    with pytest.raises(ValueError, match=f'"{text}" is no amount of memory: write 8Gi, say'):
+    with pytest.raises(ValueError, match=f'"{text}" is not an amount of memory: write 8Gi, say'):
         parse_bytes(text)
 
 
@@ -36,7 +36,7 @@ def test_cpus_are_read(text: Any, number: float) -> None:
 
 @pytest.mark.parametrize("text", ["", "4x", "-1", "4Mi", True])
 def test_what_is_no_number_of_cpus_is_refused(text: Any) -> None:
-    with pytest.raises(ValueError, match="is no number of CPUs"):
+    with pytest.raises(ValueError, match="is not a number of CPUs"):
         parse_cpus(text)
 
 

@@ -162,7 +162,8 @@ def test_every_setting_arrives() -> None:
 def test_the_run_file_travels_in_a_config_map() -> None:
     config, job = render_job(Settings(), RUN, name="train-1", versions=VERSIONS)
     assert yaml.safe_load(config["data"]["run.yaml"]) == {k: v for k, v in RUN.items() if k != "cluster"}
-    assert job["spec"]["entrypoint"] == "dray train /etc/dray/run.yaml --cluster auto --json"
+    command = "dray train /etc/dray/run.yaml --cluster auto --json"
+    assert job["spec"]["entrypoint"] == f"{command} --job kubernetes/default/train-1"
     head = job["spec"]["rayClusterSpec"]["headGroupSpec"]["template"]["spec"]
     assert head["volumes"] == [{"name": "run", "configMap": {"name": config["metadata"]["name"]}}]
     assert head["containers"][0]["volumeMounts"] == [{"name": "run", "mountPath": "/etc/dray", "readOnly": True}]

@@ -174,7 +174,7 @@ def test_each_broken_rule_is_told_once_and_alone() -> None:
         ("ttl", "ttlSecondsAfterFinished and backoffLimit are numbers from 0 on.", "Change them.")
     ]
     assert told(lambda m: head(m)["rayStartParams"].update({"num-cpus": 0})) == [
-        ("params", "rayStartParams num-cpus: 0 is no text.", 'Write "0".')
+        ("params", "rayStartParams num-cpus: 0 is not text.", 'Write "0".')
     ]
     [(rule, what, _)] = told(lambda m: head(m)["template"]["spec"].update(restartPolicy="Always"))
     assert (rule, what) == ("autoscaler", "Autoscaler v2 needs restartPolicy Never; the head has Always.")
@@ -263,7 +263,7 @@ def test_several_broken_rules_are_counted() -> None:
 
 
 def test_nobody_to_work_is_a_mistake() -> None:
-    with pytest.raises(ConfigError, match=r"Nobody could work"):
+    with pytest.raises(ConfigError, match=r"Nothing could run tasks"):
         render_cluster(make_settings({"workers": {"replicas": 0}}), versions=VERSIONS)
     render_cluster(make_settings({"workers": {"replicas": 0}, "head": {"works": True}}), versions=VERSIONS)
 

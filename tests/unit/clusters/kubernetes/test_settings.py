@@ -44,8 +44,8 @@ def test_a_run_file_may_hold_the_settings(tmp_path: Path) -> None:
         ({"secrets": {"KEY": {"secret": "s", "kye": "k"}}}, 'Unknown key "secrets.KEY.kye" .*Did you mean "key"'),
         ({"secrets": {"KEY": {"secret": "s"}}}, '"secrets.KEY.key" is missing'),
         ({"secrets": {"KEY": "value"}}, '"secrets.KEY" in the settings is'),
-        ({"workers": {"memory": "many"}}, "no amount of memory: write 8Gi, say"),
-        ({"workers": {"cpu": "4x"}}, "no number of CPUs"),
+        ({"workers": {"memory": "many"}}, "not an amount of memory: write 8Gi, say"),
+        ({"workers": {"cpu": "4x"}}, "not a number of CPUs"),
         ({"workers": {"cpu": 0}}, '"workers.cpu" in the settings is 0: .*greater than 0'),
         ({"workers": {"gpu": -1}}, '"workers.gpu" in the settings is -1'),
         ({"workers": {"replicas": 4, "max": 2}}, "are 0, 4 and 2. Put them in order"),
@@ -83,7 +83,7 @@ def test_a_mistake_is_named(given: dict[str, Any], words: str) -> None:
         ),
         (
             {"workers": {"memory": "many"}},
-            '"workers.memory" in the settings is \'many\': "many" is no amount of memory: write 8Gi, say.',
+            '"workers.memory" in the settings is \'many\': "many" is not an amount of memory: write 8Gi, say.',
             "Change workers.memory.",
         ),
         (

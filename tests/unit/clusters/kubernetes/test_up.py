@@ -87,7 +87,10 @@ def test_other_settings_for_running_pods_are_refused(kubernetes: FakeKubernetes,
 @pytest.mark.parametrize(
     ("forbidden", "words"),
     [
-        (("create", "rayclusters"), "may not create rayclusters in the namespace default.*Ask whoever"),
+        (
+            ("create", "rayclusters"),
+            "may not create rayclusters in the namespace default.*Ask the cluster's administrator",
+        ),
         (("create", "pods/portforward"), "may not create pods/portforward"),
     ],
 )
@@ -288,7 +291,7 @@ def test_a_cluster_that_somebody_made_with_the_same_name_stays(kubernetes: FakeK
 def test_down_without_permission_forgets_nothing(kubernetes: FakeKubernetes, told: Any) -> None:
     known = up.up(Settings(), told)
     kubernetes.forbidden.add(("delete", "rayclusters"))
-    with pytest.raises(ClusterError, match=r"cannot delete.*Ask whoever runs the cluster"):
+    with pytest.raises(ClusterError, match=r"cannot delete.*Ask the cluster's administrator"):
         up.down(known, told)
     assert knowledge.names() == ["dray"]
 

@@ -72,7 +72,7 @@ def test_a_label_is_complained_about_as_one() -> None:
     assert told([0, 1, None, 1] * 25, label=True) == [("label-missing", "the label is missing in 25.0% of the rows")]
     rare = [0] * 1998 + [1]
     assert told(rare, label=True) == [
-        ("label-rare-class", "the class 1 has 0.050% of the rows: hardly enough to learn it")
+        ("label-rare-class", "the class 1 has 0.050% of the rows: hardly enough to learn from")
     ]
     assert told([0] * 999 + [1], label=True) == []
     assert told(range(200), label=True) == []  # an id would be told of any other column
@@ -86,14 +86,14 @@ def test_a_label_is_complained_about_as_one() -> None:
     ("values", "words"),
     [
         (range(100), "a counter: every value is greater than the one before"),
-        ([*range(99, -1, -1)], "nearly every value is new"),
+        ([*range(99, -1, -1)], "nearly every value is different"),
         ([float(value) for value in range(100)], "a counter: every value is greater than the one before"),
-        ([f"user {value}" for value in range(100)], "nearly every value is new"),
-        ([*range(99), 98], "nearly every value is new"),
+        ([f"user {value}" for value in range(100)], "nearly every value is different"),
+        ([*range(99), 98], "nearly every value is different"),
     ],
 )
 def test_what_is_new_in_nearly_every_row_is_an_id(values: Any, words: str) -> None:
-    assert told(values) == [("id", f"looks like an id ({words}): a model would learn rows by heart")]
+    assert told(values) == [("id", f"looks like an id ({words}): a model would memorize rows")]
 
 
 @pytest.mark.parametrize(
@@ -109,9 +109,9 @@ def test_what_only_looks_like_an_id_is_none(values: Any) -> None:
     assert "id" not in [kind for kind, _ in told(values)]
 
 
-def test_long_texts_that_never_repeat_are_prose() -> None:
+def test_long_texts_that_never_repeat_are_free_text() -> None:
     prose = [f"{value:064}" + "!" for value in range(100)]
-    assert told([f"p{text}" for text in prose]) == [("many-values", "prose: nearly every value is another one")]
+    assert told([f"p{text}" for text in prose]) == [("many-values", "free text: nearly every value is different")]
     assert told([f"{'p' * 60}{value:04}" for value in range(100)])[0][0] == "id"
 
 
@@ -172,7 +172,9 @@ def test_a_column_that_decides_the_label_is_a_leak_and_another_is_none() -> None
         lists=[[value] for value in classes],
     )
     assert [(concern.kind, concern.column) for concern in found] == [("leak", name) for name in ("same", "text", "gap")]
-    assert found[0].message == ('alone decides "y" (AUC 1.000): a leak? Leave it out if it is known only afterwards')
+    assert found[0].message == (
+        'alone predicts "y" (AUC 1.000): a leak? Leave it out if its values are known only after the label'
+    )
     numbers = [float(value % 25) for value in range(2500)]
     [leak] = leaking(numbers, same=numbers, other=[value % 7 for value in range(2500)])
     assert (leak.column, "share of the variance of its ranks" in leak.message) == ("same", True)
@@ -192,5 +194,5 @@ def test_a_label_that_cannot_be_judged_is_told(label: Any) -> None:
     [found] = leaking(label, x=list(range(200)))
     assert (found.kind, found.column) == ("leak-unchecked", "y")
     assert found.message == (
-        "leaks were not looked for: the label has too few rows of a class, or one value only in the sample"
+        "not checked for leaks: the label has too few rows of a class, or one value only in the sample"
     )

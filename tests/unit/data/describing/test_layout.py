@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dray.data.describing.layout import LARGE_GROUP_BYTES, dealing, other_layout, parquet_layout
+from dray.data.describing.layout import LARGE_GROUP_BYTES, assignment, other_layout, parquet_layout
 
 INGEST = "dray data ingest DATA OUT"
 
@@ -23,7 +23,7 @@ INGEST = "dray data ingest DATA OUT"
 def test_five_percent_more_is_even_and_a_worker_without_rows_is_not(
     rows: list[int], largest: int, smallest: int, even: bool
 ) -> None:
-    found = dealing(rows, 2)
+    found = assignment(rows, 2)
     assert (found.workers, found.largest, found.smallest, found.even) == (2, largest, smallest, even)
 
 
@@ -39,22 +39,21 @@ def test_row_groups_are_judged_for_the_workers_that_were_asked_for_or_the_usual_
     [
         ([10] * 64, 5, None, None),
         ([10] * 64, 5, 4, None),
-        ([10], 5, 2, f"1 row group cannot feed 2 workers: write the data with smaller ones, {INGEST}"),
-        ([10] * 3, 5, 4, f"3 row groups cannot feed 4 workers: write the data with smaller ones, {INGEST}"),
+        ([10], 5, 2, f"1 row group is too few for 2 workers: write smaller ones with {INGEST}"),
+        ([10] * 3, 5, 4, f"3 row groups are too few for 4 workers: write smaller ones with {INGEST}"),
         (
             [10] * 3,
             5,
             2,
-            "3 row groups of 10 to 10 rows do not feed 2 workers evenly (the largest share has 20 rows, the smallest "
-            f"10): write the data with more and smaller ones, {INGEST}",
+            "3 row groups of 10 to 10 rows cannot be assigned evenly to 2 workers (from 10 to 20 rows per worker): "
+            f"write more and smaller ones with {INGEST}",
         ),
         (
             [2000, 1000],
             5,
             None,
-            "2 row groups of 1,000 to 2,000 rows do not feed 2 workers evenly (the largest share has 2,000 rows, the "
-            f"smallest 1,000): write the data with more and smaller ones, {INGEST} (Training in one process needs "
-            "nothing.)",
+            "2 row groups of 1,000 to 2,000 rows cannot be assigned evenly to 2 workers (from 1,000 to 2,000 rows per "
+            f"worker): write more and smaller ones with {INGEST} (Training in one process needs no change.)",
         ),
         ([1], 5, None, None),  # one row needs no advice
         ([10] * 64, LARGE_GROUP_BYTES, None, None),
@@ -62,8 +61,7 @@ def test_row_groups_are_judged_for_the_workers_that_were_asked_for_or_the_usual_
             [10] * 64,
             LARGE_GROUP_BYTES + 1,
             None,
-            "Row groups take up to 1.1 GB when read, and whoever reads one needs that memory: write smaller ones, "
-            f"{INGEST}",
+            f"Row groups take up to 1.1 GB in memory while a worker reads one: write smaller ones with {INGEST}",
         ),
     ],
 )
@@ -72,8 +70,8 @@ def test_what_is_advised(rows: list[int], largest_bytes: int, workers: int | Non
 
 
 def test_what_has_no_row_groups_is_to_be_written_as_parquet() -> None:
-    start, end = "CSV has no row groups to deal to", f"write it once as Parquet that has, {INGEST}"
-    assert other_layout("csv", 3, None).advice == f"{start} workers: {end}"
-    assert other_layout("csv", 3, 4).advice == f"{start} 4 workers: {end}"
+    start, end = "CSV has no row groups to assign to", f"workers: convert it to Parquet with {INGEST}"
+    assert other_layout("csv", 3, None).advice == f"{start} {end}"
+    assert other_layout("csv", 3, 4).advice == f"{start} 4 {end}"
     found = other_layout("odd", None, None)
-    assert (found.files, found.row_groups, found.advice) == (None, None, f"odd{start[3:]} workers: {end}")
+    assert (found.files, found.row_groups, found.advice) == (None, None, f"odd{start[3:]} {end}")

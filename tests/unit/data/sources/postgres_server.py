@@ -56,7 +56,7 @@ def serve_postgres() -> Iterator[PostgresServer]:
         settings = ["-c", "fsync=off", "-c", "listen_addresses=127.0.0.1", "-c", f"unix_socket_directories={directory}"]
         server = _run([str(program("postgres")), "-D", str(data), "-p", str(port), *settings], owner)
         try:
-            _wait_until_listening(server, port)
+            _wait_until_ready(server, data)
             yield PostgresServer(port, directory)
         finally:
             server.terminate()
@@ -84,13 +84,14 @@ def _free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _wait_until_listening(server: subprocess.Popen[bytes], port: int, timeout_s: float = 60.0) -> None:
+def _wait_until_ready(server: subprocess.Popen[bytes], data: Path, timeout_s: float = 60.0) -> None:
+    """Return when it takes connections: it listens before that. It says so in the last line of its pid file."""
     deadline = time.monotonic() + timeout_s
     while time.monotonic() < deadline:
         if server.poll() is not None:
             raise RuntimeError(f"postgres ended with {server.returncode}")
-        with suppress(OSError):
-            socket.create_connection(("127.0.0.1", port), timeout=1).close()
-            return
+        with suppress(OSError, IndexError):
+            if (data / "postmaster.pid").read_text().split()[-1] == "ready":
+                return
         time.sleep(0.05)
-    raise RuntimeError(f"postgres does not listen on port {port} after {timeout_s:.0f} s")
+    raise RuntimeError(f"postgres is not ready after {timeout_s:.0f} s")

@@ -232,7 +232,7 @@ class TestFilesThatChange:
     def test_a_file_that_grew_or_shrank_is_told(self, tmp_path: Path) -> None:
         source = open_source(write(tmp_path / "a.csv", "x\n1\n"))
         write(tmp_path / "a.csv", "x\n1\n2\n")
-        with pytest.raises(DataError, match=r"a\.csv was changed while it was read: it had 4 bytes and now has 6"):
+        with pytest.raises(DataError, match=r"a\.csv was changed while dray read it: it had 4 bytes and now has 6"):
             read_all(source)
 
 

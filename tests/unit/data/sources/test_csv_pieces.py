@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from reading import read_all
 
 from dray.data.source import Piece
-from dray.data.sources import blocks, csv, csv_split, files, quotes
+from dray.data.sources import csv, csv_split, files, quotes, record_blocks
 from dray.data.sources.csv import open_csv
 from dray.data.sources.csv_format import CsvFormat
 from dray.data.sources.quotes import Effect, Quoting, effect_of, first_sure_start, last_end, records
@@ -170,10 +170,10 @@ def test_a_quoted_value_longer_than_a_piece_is_not_divided(tmp_path: Path) -> No
 def test_a_quote_that_swallows_the_file_is_an_error_that_says_where(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(blocks, "MOST_RECORD_BYTES", 1 << 20)
+    monkeypatch.setattr(record_blocks, "MOST_RECORD_BYTES", 1 << 20)
     (tmp_path / "a.csv").write_text('x,y\n1,a\n2,"b\n' + "3,c\n" * 2_000_000)
     source = open_csv([str(tmp_path)], StorageOptions(), CsvFormat())
-    with pytest.raises(blocks.DataError, match="record of more than 1 MB, beginning at byte 8"):
+    with pytest.raises(record_blocks.DataError, match="record of more than 1 MB, beginning at byte 8"):
         read_all(source)
 
 

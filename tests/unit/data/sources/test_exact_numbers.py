@@ -367,6 +367,7 @@ NUMBERS = st.one_of(
 @settings(max_examples=300, deadline=None)
 @given(st.lists(NUMBERS | st.just("null"), min_size=1, max_size=40), st.integers(1, 4), st.booleans())
 @example(["0", "0", "9007199254740991.50", "340282366920938463804"], 1, False)
+@example(["0", "99999999999999999999999999999999999991", "0.00", "5.1285840975176977e-259"], 1, False)
 def test_what_json_holds_comes_out_with_every_digit_or_is_rejected(
     values: list[str], sampled: int, array: bool
 ) -> None:

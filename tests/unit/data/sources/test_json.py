@@ -18,7 +18,7 @@ from dray.data.sources import json as json_source
 from dray.data.sources import json_samples
 from dray.data.sources.json_records import items, last_item_end
 from dray.data.sources.json_records import lines as json_lines
-from dray.data.sources.json_types import Place, Seen, shape_of
+from dray.data.sources.json_types import Origin, Seen, shape_of
 from dray.errors import DataError, DrayError
 
 
@@ -70,7 +70,7 @@ class TestShape:
         a, b = write(tmp_path / "a.jsonl", '{"u": {"x": 1}}\n'), write(tmp_path / "b.jsonl", '{"u": {"x": "many"}}\n')
         with pytest.raises(DataError) as raised:
             open_source(str(tmp_path))
-        expected = f'The values of "u.x" do not go together: integer in {a} (line 1) but string in {b} (line 1).'
+        expected = f'"u.x" has values of two types: integer in {a} (line 1) but string in {b} (line 1).'
         assert raised.value.what == expected
         table, [reject] = read_all(open_source(str(tmp_path), types={"u.x": "int64"}))
         assert table.to_pylist() == [{"u.x": 1}]
@@ -141,7 +141,7 @@ class TestBadRows:
 
     def test_text_behind_an_array_is_told(self, tmp_path: Path) -> None:
         table, [reject] = read_all(open_source(write(tmp_path / "a.json", '[{"x": 1}]\n{"x": 2}\n')))
-        assert table.num_rows == 1 and (reject.line, reject.reason) == (2, "text behind the end of the array")
+        assert table.num_rows == 1 and (reject.line, reject.reason) == (2, "text after the end of the array")
 
 
 class TestStreams:
@@ -275,11 +275,11 @@ def test_passing_over_what_fits_finds_what_looking_at_everything_does(objects: l
             look(seen)
             return shape_of(seen, {})
         except DataError:  # which of several is told may differ
-            return "values do not go together"
+            return "has values of two types"
 
     def look_at_all(seen: Seen) -> None:
         for value in objects:
-            seen.add(value, Place("a", 1))
+            seen.add(value, Origin("a", 1))
 
     def look_at_blocks(seen: Seen) -> None:
         json_samples.look(json_lines(lines(objects).encode()), "a", seen, {}, numbered=True)

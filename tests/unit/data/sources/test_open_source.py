@@ -88,7 +88,7 @@ class TestFiles:
 
     def test_a_name_that_tells_nothing_needs_the_format(self, tmp_path: Path) -> None:
         (tmp_path / "data").write_text("x,s\n1,t\n")
-        with pytest.raises(DataError, match="does not tell its format"):
+        with pytest.raises(DataError, match="is not known from its name"):
             open_source(str(tmp_path))
         assert len(rows(open_source(str(tmp_path), format="csv"))) == 1
         with pytest.raises(ConfigError, match=r'no format "cvs". Did you mean "csv"'):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
@@ -28,6 +29,31 @@ DAY = datetime(2026, 1, 1)
 def test_bounds_divide_the_width_evenly(low: Any, high: Any, bounds: list[Any]) -> None:
     key = KeyRange("k", low, high)
     assert [key.bound(index, 3) for index in range(4)] == bounds
+
+
+@pytest.mark.parametrize(
+    ("low", "high"),
+    [
+        (-3, 10),
+        (1, 2.5),
+        (0.1, 0.3),
+        (date(2026, 1, 1), date(2026, 1, 11)),
+        (DAY, DAY + timedelta(microseconds=10)),
+        (DAY.replace(tzinfo=UTC), DAY.replace(tzinfo=UTC) + timedelta(hours=3)),
+    ],
+)
+def test_bounds_come_back_from_json_as_they_were(low: Any, high: Any) -> None:
+    key = KeyRange('"k"', low, high, "TIMESTAMP")
+    assert KeyRange.from_json(json.loads(json.dumps(key.to_json()))) == key
+
+
+@pytest.mark.parametrize(
+    ("bounds", "kinds"),
+    [([5, "2026-01-01"], ["int", "date"]), ([5, 1], ["int", "int"]), ([5], ["int"]), ([1, 2], ["int", "bytes"])],
+)
+def test_bounds_that_cannot_be_a_range_are_refused(bounds: list[Any], kinds: list[str]) -> None:
+    with pytest.raises((TypeError, ValueError, KeyError)):
+        KeyRange.from_json({"key": "k", "bounds": bounds, "kinds": kinds, "zoned": "TIMESTAMP"})
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ def test_a_column_that_is_not_there_is_refused_with_the_nearest() -> None:
 
 @pytest.mark.parametrize("kind", [pa.float64(), pa.bool_(), pa.binary(), pa.list_(pa.int64()), pa.timestamp("s")])
 def test_ids_are_text_or_whole_numbers(kind: pa.DataType) -> None:
-    with pytest.raises(DataError, match=r'The user column "user" is .*, which is no id') as raised:
+    with pytest.raises(DataError, match=r'The user column "user" is .*, which cannot be an id') as raised:
         require_columns(schema(user=kind), RowRule(user="user", item="item"))
     assert ("int64" in raised.value.fix) == (kind == pa.float64())
 
@@ -150,7 +150,22 @@ def test_the_sketch_of_many_times_is_the_same_however_they_were_divided(monkeypa
             merged.merge(sketch)
         assert merged.width_s == whole.width_s
         assert np.array_equal(merged.bins, whole.bins) and np.array_equal(merged.counts, whole.counts)
+        assert np.array_equal(merged.latest, whole.latest)
     assert 0.195 < (found >= whole.moment(0.2)).mean() <= 0.2
+
+
+@pytest.mark.parametrize("most_bins", [100, 1 << 16])
+def test_the_last_time_before_a_split_is_exact_however_wide_the_bins(
+    monkeypatch: pytest.MonkeyPatch, most_bins: int
+) -> None:
+    monkeypatch.setattr(times, "_MOST_BINS", most_bins)
+    found = random_times(20_000)
+    sketch = TimeSketch()
+    for piece in np.array_split(found, 9):
+        sketch.add(piece)
+    moment = sketch.moment(0.2)
+    assert sketch.latest_before(moment) == found[found < moment].max()
+    assert sketch.latest_before(float(sketch.bins[0] * sketch.width_s)) is None
 
 
 def test_a_split_that_would_take_more_than_the_share_is_refused() -> None:

@@ -83,7 +83,7 @@ class TestScores:
         assert model.score(users, items).values.tolist() == few
 
     def test_pairs_have_two_sides(self) -> None:
-        with pytest.raises(ModelError, match="no pairs"):
+        with pytest.raises(ModelError, match="do not make pairs"):
             small().score(["ann"], ["w", "x"])
 
 

@@ -7,10 +7,9 @@ from typing import Any
 import pytest
 
 from dray.errors import ConfigError
-from dray.learners.factorization import settings as checking
 from dray.learners.factorization.explicit import ExplicitSettings
 from dray.learners.factorization.implicit import ImplicitSettings
-from dray.learners.factorization.settings import explicit_settings, implicit_settings, require_numba
+from dray.learners.factorization.settings import explicit_settings, implicit_settings
 
 
 def test_without_params_the_defaults_hold() -> None:
@@ -88,10 +87,3 @@ def test_a_param_of_the_other_kind_says_whose_it_is() -> None:
 def test_what_has_a_key_of_its_own_is_not_a_param(name: str, flag: str) -> None:
     with pytest.raises(ConfigError, match=flag):
         implicit_settings({name: 3}, 1, 0)
-
-
-def test_numba_is_looked_for_before_anything_begins(monkeypatch: pytest.MonkeyPatch) -> None:
-    require_numba()
-    monkeypatch.setattr(checking, "find_spec", lambda _name: None)
-    with pytest.raises(ConfigError, match=r"need numba.*pip install 'dray\[recommend\]'"):
-        require_numba()

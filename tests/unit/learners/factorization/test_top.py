@@ -10,7 +10,7 @@ import pytest
 from dray.errors import ConfigError
 from dray.learners.factorization import top
 from dray.learners.factorization.factors import Factors, Seen
-from dray.learners.factorization.top import NOBODY, ItemIndex, best_for_users, best_of, encode_items
+from dray.learners.factorization.top import EMPTY, ItemIndex, best_for_users, best_of, encode_items
 
 NONE = np.zeros(0, np.int32)
 
@@ -89,9 +89,9 @@ def test_equal_scores_rank_by_index() -> None:
 def test_where_items_run_out_there_is_nobody() -> None:
     factors, seen = some_factors(2, 4), Seen.of(np.array([0, 0], np.int32), np.array([1, 2], np.int32), 2)
     lists, scores = all_lists(factors, seen, 3)
-    assert (lists[0] == NOBODY).tolist() == [False, False, True]
+    assert (lists[0] == EMPTY).tolist() == [False, False, True]
     assert scores[0, 2] == -np.inf
-    assert NOBODY not in lists[1]
+    assert EMPTY not in lists[1]
 
 
 def test_tiles_of_any_size_give_the_same_lists(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 
 from dray.errors import ModelError
+from dray.learners.checkpoint import START, Checkpoint
 from dray.learners.factorization.explicit import FactorBlock
 from dray.learners.factorization.implicit_share import PartFactors
-from dray.learners.xgboost import START, Standing
+from dray.learners.learner import InputGone
 from dray.training.factorization import copier
 from dray.training.factorization.copier import Copier, Stand
 from dray.training.factorization.copies import Copy, FactorPart, Written, as_bytes, from_bytes
-from dray.workers.group import InputGone
 
 
 def blocks(count: int, seed: int = 0) -> tuple[FactorPart, ...]:
@@ -79,9 +79,9 @@ class Keeper:
     """Takes what it is offered."""
 
     def __init__(self) -> None:
-        self.latest: Standing = START
+        self.latest: Checkpoint = START
 
-    def offer(self, standing: Standing) -> None:
+    def offer(self, standing: Checkpoint) -> None:
         self.latest = standing
 
 

@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 
 import dray
-from dray.config.run_file import make_config
 from dray.data.shards import Slice
 from dray.errors import DataError
-from dray.telemetry.run_directory import open_run
+from dray.learners.configs import make_config
+from dray.runs.directory import open_run
 from dray.training import train as training
 from dray.training.factorization import copier
-from dray.training.factorization.foreman import in_order
+from dray.training.factorization.dealing import in_order
 from dray.training.factorization.result import FactorResult
 from dray.training.stopped import RunStopped
-from factor_group import Call, FactorGroup, Fault, together, train_alone, train_together
+from factor_group import Call, FactorGroup, Fault, Kept, together, train_alone, train_together
 from rating_files import EXPLICIT, IMPLICIT, ROWS, rated, write
 
 KINDS: dict[str, dict[str, Any]] = {
@@ -212,6 +212,50 @@ def test_inputs_of_events_that_went_without_a_worker_bring_the_training_back(
     result, _, _ = train_together(KINDS["implicit"] | {"data": data, "out": "run"}, 2, fault)
     assert what_matters(result) == what_matters(undisturbed["implicit"])
     assert result.failures == 0
+
+
+@pytest.mark.parametrize("method", ["take", "turn", "errors", "rankings"])
+def test_inputs_that_always_go_end_the_run(data: str, method: str) -> None:
+    def lose_inputs(call: Call) -> None:
+        if (call.worker, call.method) == (0, method):
+            for one in call.arguments:
+                if isinstance(one, Kept):
+                    one.gone = True
+
+    group = FactorGroup(on_call=lose_inputs)
+    asked = KINDS["explicit"] | {"data": data, "out": "run", "max_failures_in_round": 2}
+    with pytest.raises(RunStopped, match=r"One round was interrupted 3 times.* It went with its machine\."):
+        train_together(asked, 2, group=group)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_workers_that_never_reach_each_other_end_the_run_with_both_named(data: str, kind: str) -> None:
+    group = FactorGroup(cut={(0, 1): 1000, (1, 0): 1000})
+    asked = KINDS[kind] | {"data": data, "out": "run", "max_failures_in_round": 2}
+    with pytest.raises(RunStopped, match=r"interrupted 3 times.* No connection from worker \d to worker \d"):
+        train_together(asked, 2, group=group)
+
+
+@pytest.mark.parametrize("after", ["take", "turn", "errors", "rankings"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_workers_that_do_not_reach_each_other_for_a_while_are_kept(
+    data: str, undisturbed: dict[str, FactorResult], kind: str, after: str
+) -> None:
+    group = FactorGroup()
+    method = {"turn": "solve", "errors": "give_items"}.get(after, after) if kind == "implicit" else after
+
+    def cut(call: Call) -> None:
+        if call.method == method and not group.cut:
+            group.cut = {(0, 1): 2, (1, 0): 1}
+
+    group.on_call = cut
+    result, group, told = train_together(KINDS[kind] | {"data": data, "out": "run"}, 2, group=group)
+    assert what_matters(result) == what_matters(undisturbed[kind])
+    assert group.cut == {(0, 1): 0, (1, 0): 0}
+    assert result.failures == 0
+    assert [event["round"] for event in told.of("round")] == [1, 2, 3, 4]
+    told_of = [event["message"] for event in told.of("warning") if "No connection" in event["message"]]
+    assert 1 <= len(told_of) <= 3
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -12,14 +12,14 @@ import pyarrow as pa
 import pytest
 
 import dray
-from dray.config.run_file import make_config
-from dray.errors import ConfigError, DataError, DrayError
+from dray.errors import ConfigError, DataError, DrayError, ModelError
+from dray.learners.configs import make_config
 from dray.learners.factorization import split as splitting
 from dray.learners.factorization.evaluate import ranking_quality, rating_errors
 from dray.learners.factorization.explicit import ExplicitSettings
 from dray.learners.factorization.factors import Factors
 from dray.learners.factorization.serial import fit_explicit
-from dray.telemetry.run_directory import open_run
+from dray.runs.directory import open_run
 from dray.training import train as training
 from dray.training.factorization import copier
 from dray.training.factorization.result import FactorResult
@@ -265,6 +265,16 @@ def test_a_run_goes_on_with_new_users_and_items_and_keeps_the_old_pairs(table: p
     assert train_together({**asked, "out": "many"}, 3)[0].model_digest == result.model_digest
 
 
+def test_a_run_does_not_go_on_from_a_model_that_was_changed(data: str) -> None:
+    first = fit(EXPLICIT, data=data, out="first")
+    file = Path(first.directory) / "model" / "seen_items.npy"
+    items = np.load(file)
+    items[0] += 1_000_000
+    np.save(file, items)
+    with pytest.raises(ModelError, match="not what its digest says"):
+        fit(EXPLICIT, data=data, continue_from=first.directory, out="second")
+
+
 def test_events_go_on_from_a_run_and_add_up(data: str) -> None:
     first = fit(IMPLICIT, data=data, out="first")
     user, item = "u000", int(first.loaded.item_ids[int(first.loaded.seen.of_user(0)[0])].as_py())
@@ -313,7 +323,7 @@ def test_lists_of_events_are_judged_by_pairs_that_no_run_was_trained_on(data: st
 
 def test_the_same_rows_are_held_out_again(data: str) -> None:
     first = fit(EXPLICIT, data=data, eval_fraction=0.2, seed=5, out="first")
-    with pytest.raises(ConfigError, match=r"--eval-fraction 0\.2 --seed 5"):
+    with pytest.raises(ConfigError, match=r"--eval-fraction 0\.2 --split-seed 5"):
         fit(EXPLICIT, data=data, continue_from=first.directory, eval_fraction=0.2, seed=6, out="second")
     more = fit(EXPLICIT, data=data, continue_from=first.directory, eval_fraction=0.2, seed=5, out="second")
     assert not [warning for warning in more.warnings if "not known" in warning]
@@ -391,7 +401,7 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
     "one item": (IMPLICIT, {"i": [1] * 4, "u": list("abcd")}, "one item only", "several items"),
     "no user": (EXPLICIT, {"u": ["a", None, "b", "b"]}, '1 of 4 rows have no user in "u"', "Leave them out"),
     "no item": (IMPLICIT, {"i": [1, None, 2, 1]}, '1 of 4 rows have no item in "i"', "Leave them out"),
-    "floats as ids": (IMPLICIT, {"i": [1.0, 2.0, 2.0, 1.0]}, "which is no id", "int64"),
+    "floats as ids": (IMPLICIT, {"i": [1.0, 2.0, 2.0, 1.0]}, "which cannot be an id", "int64"),
     "no column": (EXPLICIT | {"rating": "stars"}, {}, '"stars"', ""),
     "cancelled": (
         IMPLICIT | {"event_weights": {"view": 1, "undo": -1}},
@@ -481,3 +491,18 @@ def test_more_workers_than_blocks_is_told(table: pa.Table) -> None:
     few = write(Path("few.parquet"), pa.table(OTHERS), 1)
     result, _, _ = train_together(ROLES | {"data": few, "out": "run"}, 3)
     assert any("3 workers for 2 blocks" in warning for warning in result.warnings)
+
+
+def test_weights_age_as_of_the_last_row_to_train_on_however_late_the_test_rows_are(tmp_path: Path) -> None:
+    table = rated()
+    times = table["t"].to_numpy()
+    limit = np.sort(times)[int(len(times) * 0.75)]
+    later = np.where(times >= limit, times + 100 * 86_400, times)
+    asked = IMPLICIT | {"eval_fraction": 0.25, "eval_by": "time", "time": "t", "half_life_days": 20.0}
+    models = []
+    for name, moments in (("as it is", times), ("later", later)):
+        data = write(tmp_path / f"{name}.parquet", table.set_column(table.column_names.index("t"), "t", [moments]))
+        result = fit(asked, data=data, out=str(tmp_path / name))
+        models.append(result.loaded)
+    assert models[0].as_of == models[1].as_of == times[times < limit].max()
+    assert models[0].digest == models[1].digest

@@ -1,4 +1,4 @@
-"""Runs on a machine of the fleet for as long as somebody asks: a request a line on its stdin, in JSON.
+"""Runs on a machine of the fleet for as long as its driver asks: a request a line on its stdin, in JSON.
 
 A request is {"do": NAME, "id": number, ...}; an answer, with that id, {"tell": words} on the way, then {"answer": ...}
 or {"error": words}.
@@ -12,7 +12,8 @@ from collections.abc import Callable
 from typing import Any
 
 from dray.clusters.fleet.host.logs import cleanup, logs
-from dray.clusters.fleet.host.look import look, reach
+from dray.clusters.fleet.host.look import look
+from dray.clusters.fleet.host.network import Listeners, reach
 from dray.clusters.fleet.host.nodes import claim, install, start, stop
 from dray.clusters.fleet.host.place import Request, TroubleError
 from dray.clusters.fleet.host.ray_process import RayProcess
@@ -23,6 +24,7 @@ def main() -> None:
     ray = RayProcess()
     does: dict[str, Callable[[Request], Any]] = {
         "look": look,
+        "listen": Listeners().listen,
         "reach": reach,
         "install": lambda request: install(request, lambda words: _send(request["id"], {"tell": words})),
         "claim": lambda request: claim(request, ray),

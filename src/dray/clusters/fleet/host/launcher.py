@@ -2,6 +2,9 @@
 
 Ray takes a second to be imported, so this is done once for all nodes of a
 machine, and before it is needed: each node is started by a copy of this process, as `ray start` would.
+
+These are parts of Ray that are not public. Where one is gone, the public way is taken, which is slower: `ray start`
+itself, and a driver that asks for the nodes. Draining has none, and says so.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ import signal
 import sys
 import time
 import traceback
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +29,7 @@ _LAST_LINES = 4
 
 def start(request: dict[str, Any]) -> dict[str, Any]:
     """Start nodes at the same time; return the session of each, or the error."""
-    import ray.scripts.scripts  # noqa: F401  (once, before the copies are made)
-
+    load_scripts()  # once, before the copies are made
     children = {index: launch(node) for index, node in request["nodes"].items()}
     began = {index: start_time(pid) for index, pid in children.items()}
     outcome: dict[str, Any] = {}
@@ -50,6 +53,15 @@ def start(request: dict[str, Any]) -> dict[str, Any]:
     return outcome
 
 
+def load_scripts() -> Any:
+    """Return the command `ray` as a function; None where it is no longer where it was."""
+    try:
+        from ray.scripts.scripts import cli
+    except ImportError:
+        return None
+    return cli
+
+
 def launch(node: dict[str, Any]) -> int:
     pid = os.fork()
     if pid:
@@ -57,17 +69,19 @@ def launch(node: dict[str, Any]) -> int:
     code = 1
     try:
         os.setsid()  # by which every process of the node is found again
-        log = os.open(node["log"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        log = os.open(node["log"], os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
         nothing = os.open(os.devnull, os.O_RDONLY)
         for source, target in ((nothing, 0), (log, 1), (log, 2)):
             os.dup2(source, target)
         os.closerange(3, 256)
         os.environ.update(node["variables"], RAY_START_HOOK=NO_CLIENT_SERVER)
         os.chdir(node["temp"])
-        from ray.scripts.scripts import cli
-
+        arguments = ["start", *node["arguments"], f"--temp-dir={node['temp']}"]
+        cli = load_scripts()
+        if cli is None:
+            os.execv(Path(sys.executable).with_name("ray"), ["ray", *arguments])  # noqa: S606  (a list, no shell)
         know_ports(node["agent_ports"])
-        cli.main(["start", *node["arguments"], f"--temp-dir={node['temp']}"], standalone_mode=False)
+        cli.main(arguments, standalone_mode=False)
         code = 0
     except SystemExit as error:
         code = error.code if isinstance(error.code, int) else 1
@@ -96,8 +110,9 @@ def know_ports(ports: dict[str, int]) -> None:
     def start(command: list[str], *args: Any, **kwargs: Any) -> Any:
         if command[0].endswith("raylet"):
             options = dict(part.split("=", 1) for part in command if "=" in part)
-            for name, port in ports.items():
-                persist_port(options["--session_dir"], options["--node_id"], name, port)
+            with suppress(KeyError, TypeError):
+                for name, port in ports.items():
+                    persist_port(options["--session_dir"], options["--node_id"], name, port)
         return start_ray_process(command, *args, **kwargs)
 
     services.start_ray_process = start
@@ -124,9 +139,12 @@ def last_lines(path: str) -> str:
 
 def view(request: dict[str, Any]) -> dict[str, Any]:
     """Return the nodes and the jobs that Ray knows."""
-    from ray.core.generated.gcs_pb2 import GcsNodeInfo
-
-    client = gcs(request["address"])
+    try:
+        from ray._raylet import GcsClient  # type: ignore[attr-defined]
+        from ray.core.generated.gcs_pb2 import GcsNodeInfo
+    except ImportError:
+        return public_view(request["address"])
+    client = GcsClient(address=request["address"])
     nodes = [
         {
             "id": key.hex(),
@@ -148,36 +166,66 @@ def view(request: dict[str, Any]) -> dict[str, Any]:
     return {"nodes": nodes, "jobs": jobs}
 
 
+def public_view(address: str) -> dict[str, Any]:
+    """Return the same as a driver sees it, which is not told when a node started."""
+    import ray
+    from ray.util.state import list_jobs
+
+    ray.init(address=address, namespace="_ray_internal_dray", log_to_driver=False, logging_level="ERROR")
+    try:
+        nodes = [
+            {
+                "id": node["NodeID"],
+                "name": node["NodeName"],
+                "alive": node["Alive"],
+                "address": node["NodeManagerAddress"],
+                "port": node["NodeManagerPort"],
+                "resources": node["Resources"],
+                "reason": node.get("DeathReasonMessage") or "",
+                "started": 0,
+            }
+            for node in ray.nodes()
+        ]
+        jobs = [
+            {"id": job.job_id or "", "entrypoint": job.entrypoint, "submission": job.entrypoint}
+            for job in list_jobs(filters=[("status", "=", "RUNNING"), ("type", "=", "SUBMISSION")])
+        ]
+    finally:
+        ray.shutdown()
+    return {"nodes": nodes, "jobs": jobs}
+
+
 def drain(request: dict[str, Any]) -> dict[str, Any]:
     """Have Ray put nothing more on the nodes; what runs there is told, and has till the deadline."""
-    from ray.core.generated.autoscaler_pb2 import DrainNodeReason
+    import ray
 
-    client = gcs(request["address"])
+    try:
+        from ray._raylet import GcsClient  # type: ignore[attr-defined]
+        from ray.core.generated.autoscaler_pb2 import DrainNodeReason
+
+        client = GcsClient(address=request["address"])
+        ask = client.drain_node
+    except (ImportError, AttributeError) as error:
+        words = f"Ray {ray.__version__} there cannot be asked to drain a node as dray does it ({error})"
+        raise RuntimeError(f"{words}: install the version that dray was tested with") from error
     reason = DrainNodeReason.Value("DRAIN_NODE_REASON_PREEMPTION")
     deadline_ms = int((time.time() + request["deadline_s"]) * 1000)
     refused = {}
     for node in request["ids"]:
-        accepted, words = client.drain_node(node, reason, "dray cluster remove", deadline_ms)
+        accepted, words = ask(node, reason, "dray cluster remove", deadline_ms)
         if not accepted:
             refused[node] = words
     return {"refused": refused}
-
-
-def gcs(address: str) -> Any:
-    from ray._raylet import GcsClient  # type: ignore[attr-defined]
-
-    return GcsClient(address=address)
 
 
 DOES = {"start": start, "view": view, "drain": drain}
 
 
 def main() -> None:
-    # Ray writes to the terminal; only answers may go to whoever reads.
+    # Ray writes to the terminal; only answers may go to the reader.
     told = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    import ray.scripts.scripts  # noqa: F401
-
+    load_scripts()
     for line in sys.stdin.buffer:
         try:
             request = json.loads(line)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 from pathlib import Path
 
+from dray.clusters.fleet.host.own_files import SESSION, remove_session, sessions
 from dray.clusters.fleet.host.place import Request, directory_of, read_state
 from dray.clusters.fleet.host.processes import command_line, of_nodes
 
@@ -16,7 +16,6 @@ ERROR = re.compile(
     re.IGNORECASE,
 )
 """What looks like an error: a word that says so, or the level in Ray's own format."""
-_SESSION = re.compile(r"session_\d{4}-[\d_-]+")
 _TAIL_BYTES = 1 << 20
 
 
@@ -53,32 +52,20 @@ def cleanup(request: Request) -> dict[str, int]:
     """Remove the oldest session directories till those that no process uses fit the limit."""
     directory = directory_of(request)
     state = read_state(directory)
+    if not state or state["cluster"] != request["cluster"]:
+        return {"removed": 0, "freed_bytes": 0, "kept_bytes": 0}
     used: set[str] = set()
-    for pid in of_nodes(state, list(state["nodes"])) if state else ():
-        used |= set(_SESSION.findall(command_line(pid).decode("utf-8", "replace")))
-    old = []
-    for root in (directory / "ray").glob("*"):
-        latest = (root / "session_latest").resolve().name
-        old += [
-            (path.name, path, _size(path))
-            for path in root.glob("session_*")
-            if _SESSION.fullmatch(path.name) and path.name not in {latest, *used} and not path.is_symlink()
-        ]
+    for pid in of_nodes(state, list(state["nodes"])):
+        used |= set(SESSION.findall(command_line(pid).decode("utf-8", "replace")))
+    old = [
+        (session, index, size)
+        for index, session, size in sessions(directory)
+        if session not in {(directory / "ray" / index / "session_latest").resolve().name, *used}
+    ]
     kept, freed, removed = sum(size for _, _, size in old), 0, 0
-    for _, path, size in sorted(old):
+    for session, index, size in sorted(old):
         if kept <= request["limit_bytes"]:
             break
-        shutil.rmtree(path, ignore_errors=True)
-        kept, freed, removed = kept - size, freed + size, removed + 1
+        if remove_session(directory, index, session):
+            kept, freed, removed = kept - size, freed + size, removed + 1
     return {"removed": removed, "freed_bytes": freed, "kept_bytes": kept}
-
-
-def _size(root: Path) -> int:
-    total = 0
-    for place, _, names in os.walk(root):
-        for name in names:
-            try:
-                total += os.lstat(Path(place) / name).st_blocks * 512
-            except OSError:
-                continue
-    return total

@@ -9,10 +9,11 @@ import pwd
 import re
 import socket
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from dray.clusters.fleet.host.network import ssh_address
+from dray.clusters.fleet.host.own_files import why_not
 from dray.clusters.fleet.host.place import (
     Request,
     State,
@@ -24,6 +25,7 @@ from dray.clusters.fleet.host.place import (
     run,
 )
 from dray.clusters.fleet.host.processes import boot_id, command_line, look_at, of_nodes
+from dray.threads.cgroups import memory_limits
 
 _VERSIONS = """
 import importlib.metadata as metadata, importlib.util as util, json, platform
@@ -40,7 +42,7 @@ _SOCKET_LIMIT = 107
 """Of the path of a Unix socket."""
 _PULL_S = 1800
 _MEMINFO = Path("/proc/meminfo")
-_CGROUP = Path("/sys/fs/cgroup")
+_ROOT = Path("/")
 
 
 def look(request: Request) -> dict[str, Any]:
@@ -63,10 +65,11 @@ def look(request: Request) -> dict[str, Any]:
     return {
         "boot": boot_id(),
         "directory": str(directory),
+        "unfit": why_not(directory, request["name"], state.get("name")),
         "writable": os.access(existing, os.W_OK),
         "path_too_long": max(0, len(str(directory / _SOCKET)) - _SOCKET_LIMIT),
         "user": pwd.getpwuid(os.getuid()).pw_name,
-        "address": _ssh_address(),
+        "address": ssh_address(),
         "cpus": len(os.sched_getaffinity(0)),
         "memory": _memory(),
         "shm": _free(shared if shared.is_dir() else existing),
@@ -97,42 +100,15 @@ def versions(request: Request) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def reach(request: Request) -> dict[str, str]:
-    """Return what of a list of addresses cannot be reached from here, and why."""
-
-    def connect(target: list[Any]) -> tuple[str, str]:
-        host, port = str(target[0]), int(target[1])
-        try:
-            socket.create_connection((host, port), timeout=request["limit_s"]).close()
-        except OSError as error:
-            return f"{host}:{port}", error.strerror or str(error)
-        return f"{host}:{port}", ""
-
-    targets = request["targets"]
-    with ThreadPoolExecutor(min(64, len(targets) or 1)) as pool:
-        return {address: error for address, error in pool.map(connect, targets) if error}
-
-
-def _ssh_address() -> str:
-    """Return this machine's address in the connection through which the agent came."""
-    parts = os.environ.get("SSH_CONNECTION", "").split()
-    return parts[2] if len(parts) == 4 else ""
-
-
 def _memory() -> dict[str, int]:
     """Return what there is and what is free, by the kernel and by the control group."""
     lines = [line.split() for line in _MEMINFO.read_text().splitlines()]
     values = {line[0]: int(line[1]) * 1024 for line in lines}
     total, available = values["MemTotal:"], values["MemAvailable:"]
-    try:
-        limit = int((_CGROUP / "memory.max").read_text())
-        used = int((_CGROUP / "memory.current").read_text())
-        # Files that were read or written are counted as used, though the kernel gives them up when asked for memory.
-        stat = dict(line.split() for line in (_CGROUP / "memory.stat").read_text().splitlines())
-        used -= int(stat.get("inactive_file", 0))
-    except (OSError, ValueError):  # no limit, or no control groups
-        return {"total": total, "available": available}
-    return {"total": min(total, limit), "available": min(available, max(0, limit - used))}
+    for limit in memory_limits(_ROOT):
+        total = min(total, limit.limit_bytes)
+        available = min(available, max(0, limit.limit_bytes - limit.used_bytes))
+    return {"total": total, "available": available}
 
 
 def _free(path: Path) -> int:
@@ -169,11 +145,18 @@ def _others(directory: Path, state: State) -> list[str]:
             if (place / "ns" / "net").readlink() != here:
                 continue
         except OSError:
-            continue  # somebody else's, or gone
+            continue  # another user's, or gone
         root = re.search(rb"=([^\0=]+)/ray/\d+/session_", command_line(int(place.name)))
         owner = Path(os.fsdecode(root[1])) if root else None
         if owner is not None and owner == directory:
             continue  # from a start of this cluster that was cut short: `start` ends it
-        name = read_state(owner).get("name") if owner is not None else None
+        name = _name_at(owner) if owner is not None else None
         found.add(f"the cluster {name}" if name else f"a Ray that dray did not start (pid {place.name})")
     return sorted(found)
+
+
+def _name_at(directory: Path) -> str | None:
+    try:
+        return read_state(directory).get("name")
+    except TroubleError:
+        return None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dray.clusters.fleet.host.look import versions
+from dray.clusters.fleet.host.own_files import remove_all, remove_nodes, remove_tree, why_not
 from dray.clusters.fleet.host.place import (
     Request,
     State,
@@ -28,13 +28,13 @@ from dray.clusters.fleet.host.processes import NODE_VARIABLE, boot_id, end, mine
 from dray.clusters.fleet.host.ray_process import RayProcess, asked_variables
 
 _HOOK = "dray.clusters.fleet.host.launcher.without_client_server"  # in the image, which has dray
-_NOTED = ("cpus", "memory", "object_store", "name")
+_NOTED = ("cpus", "memory", "object_store", "name", "temp")
 
 
 def install(request: Request, tell: Callable[[str], None]) -> dict[str, Any]:
     """Make a virtual environment and install into it. A new one that cannot be completed is taken away again."""
     venv = Path(request["venv"]).expanduser()
-    is_new = not venv.exists()
+    is_new = not os.path.lexists(venv)
     requirements = [str(Path(one).expanduser()) if one.startswith("~") else one for one in request["requirements"]]
     try:
         if is_new:
@@ -44,7 +44,7 @@ def install(request: Request, tell: Callable[[str], None]) -> dict[str, Any]:
         _step([python_of(request), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *requirements])
     except TroubleError:
         if is_new:
-            shutil.rmtree(venv, ignore_errors=True)
+            remove_tree(venv)
         raise
     return versions(request)
 
@@ -59,14 +59,20 @@ def _step(command: list[str]) -> None:
 
 
 def claim(request: Request, ray: RayProcess) -> None:
-    """Make the directory this cluster's, with its token; what an earlier cluster of the name left is taken away."""
+    """Make the directory this cluster's, with its token; what an earlier cluster of the name left is removed.
+
+    The directory must be new, empty, or have the mark of a cluster of this name.
+    """
     directory = directory_of(request)
     state = read_state(directory)
-    if state and (state.get("cluster") != request["cluster"] or state.get("boot") != boot_id()):
+    if problem := why_not(directory, request["name"], state.get("name")):
+        raise TroubleError(problem)
+    made = state.get("made") is True if state else not directory.exists()
+    if state and (state["cluster"] != request["cluster"] or state["boot"] != boot_id()):
         end(lambda: of_nodes(state, list(state["nodes"])))
-        shutil.rmtree(directory / "ray", ignore_errors=True)
+        remove_nodes(directory, list(state["nodes"]))
         state = {}
-    state = state or {"id": os.urandom(16).hex(), "nodes": {}}
+    state = state or {"id": os.urandom(16).hex(), "nodes": {}, "made": made}
     state.update({key: request[key] for key in ("cluster", "name", "owner")}, boot=boot_id())
     write_state(directory, state)
     write_private(directory / "token", request["token"])
@@ -102,7 +108,7 @@ def _start(request: Request, ray: RayProcess, state: State, nodes: dict[str, Any
     there = mine()
     for index, found in answer.items():
         if "error" in found:
-            _end_half_started({**state, "nodes": {index: found}}, index)
+            _end_half_started({**state, "nodes": {index: {**state["nodes"][index], **found}}}, index)
         else:
             members = [(pid, process) for pid, process in there.items() if process.session == found["session"]]
             found["processes"] = [[pid, process.start, process.name] for pid, process in sorted(members)]
@@ -120,8 +126,11 @@ def _start_containers(request: Request, state: State, nodes: dict[str, Any]) -> 
     def start_one(node: dict[str, Any]) -> dict[str, Any]:
         name = f"dray-{request['name']}-{state['id'][:8]}-{node['index']}"
         run([docker["command"], "rm", "--force", name])
-        # The token goes in as a file: the variables of a container are for everyone to see who may ask Docker.
+        # Values go in as files: a command line is for everyone to see. The token is a file inside too: the variables of
+        # a container can be read by all users that may use Docker.
         variables = {**asked_variables(request, directory), **node["variables"], "RAY_START_HOOK": _HOOK}
+        env_file = directory / f"env-{node['index']}"
+        write_private(env_file, "".join(f"{key}={value}\n" for key, value in variables.items()))
         places = [directory, *(Path(path).expanduser() for path in request.get("files", []))]
         command = [
             *(docker["command"], "run", "--detach", "--init", "--name", name, "--network", docker["network"]),
@@ -130,13 +139,16 @@ def _start_containers(request: Request, state: State, nodes: dict[str, Any]) -> 
             *("--memory", str(node["memory"] + node["object_store"])),
             *(("--cpus", str(node["cpus"])) if node["cpus"] else ()),
             *(part for place in places for part in ("--volume", f"{place}:{place}")),
-            *(part for key, value in variables.items() for part in ("--env", f"{key}={value}")),
-            *("--entrypoint", "ray", docker["image"], "start", "--block", *node["arguments"]),
+            *("--env-file", str(env_file), "--entrypoint", "ray", docker["image"]),
+            *("start", "--block", *node["arguments"]),
             f"--temp-dir={node['temp']}",
         ]
-        done = subprocess.run(  # noqa: S603  (a list, no shell)
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
-        )
+        try:
+            done = subprocess.run(  # noqa: S603  (a list, no shell)
+                command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+            )
+        finally:
+            env_file.unlink()
         if done.returncode != 0:
             run([docker["command"], "rm", "--force", name])
             return {"error": " ".join(done.stderr.strip().splitlines()[-3:])}
@@ -146,13 +158,15 @@ def _start_containers(request: Request, state: State, nodes: dict[str, Any]) -> 
         return dict(zip(nodes, pool.map(start_one, nodes.values())))  # noqa: B905  (Python 3.9)
 
 
-def stop(request: Request, ray: RayProcess) -> None:
-    """End some nodes, or all of them and whatever else of the cluster is on this machine."""
+def stop(request: Request, ray: RayProcess) -> str:
+    """End some nodes, or all of them and whatever else of the cluster is on this machine; return what was kept."""
     ray.close()
     directory = directory_of(request)
+    if directory.is_symlink():
+        raise TroubleError(f"{directory} has become a link to {os.path.realpath(directory)}: nothing was removed")
     state = read_state(directory)
-    if not state or state.get("cluster") != request["cluster"]:
-        return
+    if not state or state["cluster"] != request["cluster"]:
+        return ""
     indices = [str(index) for index in request["nodes"]] if "nodes" in request else list(state["nodes"])
     for index in indices:
         container = state["nodes"].get(index, {}).get("container")
@@ -163,8 +177,8 @@ def stop(request: Request, ray: RayProcess) -> None:
         raise TroubleError(f"processes that do not end: {', '.join(map(str, left))}")
     for index in indices:
         state["nodes"].pop(index, None)
-        shutil.rmtree(directory / "ray" / index, ignore_errors=True)
-    if "nodes" in request:
-        write_state(directory, state)
-    else:
-        shutil.rmtree(directory, ignore_errors=True)
+    if "nodes" not in request:
+        return remove_all(directory, with_directory=state.get("made") is True)
+    remove_nodes(directory, indices)
+    write_state(directory, state)
+    return ""

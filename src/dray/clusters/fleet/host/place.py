@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ State = dict[str, Any]
 
 
 class TroubleError(Exception):
-    """Something to tell whoever asked."""
+    """An error that is told to the caller."""
 
 
 def directory_of(request: Request) -> Path:
@@ -27,12 +28,42 @@ def python_of(request: Request) -> str:
 
 
 def read_state(directory: Path) -> State:
-    """Return what is noted: the cluster's and the directory's id, the nodes with their sessions and processes."""
-    try:
-        state = json.loads((directory / "state.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    """Return what is noted: the cluster's and the directory's id, the nodes with their sessions and processes.
+
+    Nothing where dray has noted nothing, and where the directory is a link; what cannot be read is a TroubleError.
+    """
+    path = directory / "state.json"
+    if directory.is_symlink():
         return {}
-    return state if isinstance(state, dict) and isinstance(state.get("nodes"), dict) else {}
+    try:
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW), encoding="utf-8") as file:
+            state = json.load(file)
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except (OSError, ValueError, RecursionError) as error:
+        raise TroubleError(f"{path} cannot be read: {error}") from error
+    if not _is_whole(state):
+        raise TroubleError(f"{path} is damaged: what runs there is not known")
+    return dict(state)
+
+
+def _is_whole(state: Any) -> bool:
+    """Return whether the state has the form in which dray writes it: what it names is ended and removed."""
+    if not isinstance(state, dict) or not isinstance(state.get("nodes"), dict):
+        return False
+    if not all(isinstance(state.get(key), str) for key in ("id", "cluster", "name", "owner", "boot")):
+        return False
+    return all(
+        index.isascii()
+        and index.isdigit()
+        and isinstance(node, dict)
+        and all(isinstance(node.get(key, ""), str) for key in ("container", "temp"))
+        and all(isinstance(node.get(key, 0), int) for key in ("session", "began"))
+        and ("session" in node) == ("began" in node)
+        and isinstance(node.get("processes", []), list)
+        and all(isinstance(one, list) and list(map(type, one)) == [int, int, str] for one in node.get("processes", []))
+        for index, node in state["nodes"].items()
+    )
 
 
 def write_state(directory: Path, state: State) -> None:
@@ -47,7 +78,9 @@ def make_private(directory: Path) -> Path:
 def write_private(path: Path, text: str) -> None:
     """Write a file that only this user may read, at no moment otherwise, and never half of it."""
     scratch = make_private(path.parent) / f"{path.name}.{os.getpid()}"
-    with os.fdopen(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as file:
+    with suppress(FileNotFoundError):
+        scratch.unlink()  # of an agent that was killed; its mode is not known
+    with os.fdopen(os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
         file.write(text)
     scratch.replace(path)
 

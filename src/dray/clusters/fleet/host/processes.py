@@ -53,29 +53,37 @@ def mine() -> dict[int, Process]:
 def of_nodes(state: dict[str, Any], indices: list[str]) -> set[int]:
     """Return the pids of everything that belongs to nodes, by what was noted when they were started.
 
-    That is the processes that were there then, those in a node's session, those with the node's mark in their
-    environment (a job's driver has a session of its own; Ray's workers write a title over their environment), and
-    whatever these started.
+    That is the processes that were there then, those with the node's mark in their environment (a job's driver has a
+    session of its own), those in a node's session (Ray's workers write a title over their environment), and whatever
+    these started. Once its last process has ended, the kernel gives the number of a session to another one: it is the
+    node's as long as one of the others is in it, or for a process that works in the node's directory.
     """
     if state.get("boot") != boot_id():
         return set()
-    nodes = [state["nodes"][index] for index in indices if index in state["nodes"]]
-    noted = {(pid, start) for node in nodes for pid, start, _ in node.get("processes", [])}
-    sessions = {node["session"]: node["began"] for node in nodes if "session" in node}
+    nodes = {index: state["nodes"][index] for index in indices if index in state["nodes"]}
+    noted = {(pid, start) for node in nodes.values() for pid, start, _ in node.get("processes", [])}
+    sessions = {node["session"]: node for node in nodes.values() if "session" in node}
     marks = {f"{NODE_VARIABLE}={state['id']}/{index}".encode() for index in indices}
     there = mine()
-    found = {
-        pid
-        for pid, process in there.items()
-        if (pid, process.start) in noted
-        or (process.session in sessions and process.start >= sessions[process.session])
-        or _is_marked(pid, marks)
-    }
+    found = {pid for pid, process in there.items() if (pid, process.start) in noted or _is_marked(pid, marks)}
+    live = {there[pid].session for pid in found}
+    for pid, process in there.items():
+        node = sessions.get(process.session)
+        if node and process.start >= node["began"] and (process.session in live or _works_in(pid, node.get("temp"))):
+            found.add(pid)
     more = found
     while more:
         more = {pid for pid, process in there.items() if process.parent in found} - found
         found |= more
     return found - {os.getpid(), os.getppid()}
+
+
+def _works_in(pid: int, directory: str | None) -> bool:
+    try:
+        place = (_PROC / str(pid) / "cwd").readlink()
+    except OSError:
+        return False
+    return directory is not None and Path(directory) in (place, *place.parents)
 
 
 def _is_marked(pid: int, marks: set[bytes]) -> bool:
@@ -94,19 +102,26 @@ def command_line(pid: int) -> bytes:
 
 def end(find: Callable[[], set[int]]) -> list[int]:
     """End the processes that `find` gives, politely first, till it gives none; return those that do not end."""
-    asked: set[int] = set()
+    asked: dict[int, Process] = {}
     begun = time.monotonic()
     while True:
-        found = find()
+        found = {pid: process for pid in find() if (process := look_at(pid))}
+        # With those that ended, what showed that another one belongs to them may be gone.
+        found.update((pid, process) for pid, process in asked.items() if _is_same(pid, process))
         took = time.monotonic() - begun
         if not found or took > _TERM_S + _KILL_S:
             return sorted(found)
         for pid in found:
             if took > _TERM_S or pid not in asked:
-                asked.add(pid)
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL if took > _TERM_S else signal.SIGTERM)
+        asked.update(found)
         time.sleep(0.1)
+
+
+def _is_same(pid: int, process: Process) -> bool:
+    seen = look_at(pid)
+    return seen is not None and seen.start == process.start
 
 
 def boot_id() -> str:

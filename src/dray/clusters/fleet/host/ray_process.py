@@ -13,6 +13,14 @@ from typing import Any
 from dray.clusters.fleet.host.place import Request, TroubleError, directory_of, python_of, read_state
 from dray.clusters.fleet.host.sending import MARK, boot
 
+_NO_EXPORTERS = {
+    "RAY_enable_metrics_collection": "0",
+    "AUTOSCALER_METRIC_PORT": "-1",
+    "DASHBOARD_METRIC_PORT": "-1",
+}
+"""Ray's exporters of metrics answer without a token and always listen at all addresses. Two of them are only switched
+off by a port that cannot be opened: Ray notes that in its log, and goes on."""
+
 
 class RayProcess:
     """The process, started when it is first needed."""
@@ -102,7 +110,9 @@ def environment(request: Request, directory: Path) -> dict[str, str]:
 
 
 def asked_variables(request: Request, directory: Path) -> dict[str, str]:
+    """Return the variables that the fleet file and dray set; `env:` may switch the exporters on again."""
     return {
+        **_NO_EXPORTERS,
         **request.get("env", {}),
         "RAY_AUTH_MODE": "token",
         "RAY_AUTH_TOKEN_PATH": str(directory / "token"),

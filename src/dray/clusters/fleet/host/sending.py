@@ -25,9 +25,10 @@ sys.modules["dray.clusters.fleet.host.%s"].main()
 _PACKAGE = "dray.clusters.fleet.host"
 # In the order in which they need each other.
 _MODULES = {
-    "agent": ("sending", "processes", "place", "ray_process", "look", "nodes", "logs", "agent"),
+    "agent": ("sending", "processes", "own_files", "place", "network", "ray_process", "look", "nodes", "logs", "agent"),
     "launcher": ("sending", "launcher"),
 }
+_BESIDE = {"agent": ("dray.threads.cgroups",), "launcher": ()}
 
 
 def boot(what: str) -> str:
@@ -37,5 +38,5 @@ def boot(what: str) -> str:
 
 def modules(what: str) -> str:
     """Return those modules: the first line for that program."""
-    names = [f"{_PACKAGE}.{name}" for name in _MODULES[what]]
+    names = [*_BESIDE[what], *(f"{_PACKAGE}.{name}" for name in _MODULES[what])]
     return json.dumps({name: inspect.getsource(import_module(name)) for name in names})

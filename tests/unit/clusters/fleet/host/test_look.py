@@ -22,8 +22,12 @@ def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine with 64 GB, 40 of them free, and no container."""
     (tmp_path / "meminfo").write_text(f"MemTotal: {64 * GB // 1024} kB\nMemAvailable: {40 * GB // 1024} kB\n")
     monkeypatch.setattr(look, "_MEMINFO", tmp_path / "meminfo")
-    monkeypatch.setattr(look, "_CGROUP", tmp_path)
-    return tmp_path
+    monkeypatch.setattr(look, "_ROOT", tmp_path)
+    (tmp_path / "proc" / "self").mkdir(parents=True)
+    (tmp_path / "proc" / "self" / "cgroup").write_text("0::/pod/container\n")
+    group = tmp_path / "sys" / "fs" / "cgroup" / "pod" / "container"
+    group.mkdir(parents=True)
+    return group
 
 
 @pytest.mark.parametrize(
@@ -47,6 +51,12 @@ def test_memory_is_that_of_the_machine_or_the_container(
     assert look._memory() == {"total": total, "available": available}
 
 
+def test_the_limit_of_an_enclosing_group_counts(kernel: Path) -> None:
+    (kernel.parent / "memory.max").write_text(f"{10 * GB}\n")
+    (kernel.parent / "memory.current").write_text(f"{3 * GB}\n")
+    assert look._memory() == {"total": 10 * GB, "available": 7 * GB}
+
+
 def test_without_control_groups_memory_is_the_machines(kernel: Path) -> None:
     assert look._memory() == {"total": 64 * GB, "available": 40 * GB}
 
@@ -65,8 +75,9 @@ def running(tmp_path: Path, *answers: str) -> dict[str, Any]:
     docker.write_text('#!/bin/sh\ncase $1 in inspect) echo "$4";; version) echo ok;; esac\n')
     docker.chmod(0o755)
     nodes = {str(index): {"container": answer} for index, answer in enumerate(answers, 1)}
-    (tmp_path / "state.json").write_text(json.dumps({"cluster": "id", "nodes": nodes}))
-    return {"directory": str(tmp_path), "docker": {"command": str(docker), "image": "dray:1"}}
+    state = {"cluster": "id", "id": "1", "name": "lab", "owner": "me", "boot": "now", "nodes": nodes}
+    (tmp_path / "state.json").write_text(json.dumps(state))
+    return {"directory": str(tmp_path), "name": "lab", "docker": {"command": str(docker), "image": "dray:1"}}
 
 
 def test_ports_of_a_node_that_runs_are_its_own_and_not_busy(tmp_path: Path, taken: list[int]) -> None:
@@ -80,5 +91,10 @@ def test_ports_of_a_node_that_runs_are_its_own_and_not_busy(tmp_path: Path, take
 def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     there = tmp_path / "there.pem"
     there.write_text("x")
-    request = {"directory": str(tmp_path), "venv": sys.prefix, "files": [str(there), str(tmp_path / "gone.pem")]}
+    request = {
+        "directory": str(tmp_path),
+        "name": "lab",
+        "venv": sys.prefix,
+        "files": [str(there), str(tmp_path / "gone.pem")],
+    }
     assert look.look(request)["missing"] == [str(tmp_path / "gone.pem")]

@@ -1,0 +1,122 @@
+"""The footer of a Parquet file, and its digest, which shows that a file was replaced."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from dray.data.features import dictionary_type
+from dray.errors import DataError
+from dray.storage import StorageOptions, open_storage, translate_errors, with_retries
+
+_TAIL_BYTES = 64 << 10
+"""Read at once from the end of a file: enough for the footers of most."""
+_ENDING = b"PAR1"
+
+
+@dataclass(frozen=True, slots=True)
+class Footer:
+    """What a file says of itself."""
+
+    metadata: pq.FileMetaData
+    digest: str
+    """Of the footer's bytes: offset, size, least and greatest value of every column."""
+
+
+@contextmanager
+def reading(file: str) -> Iterator[None]:
+    """Name the file when it turns out to be damaged or unreadable."""
+    try:
+        with translate_errors(file):
+            yield
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
+        first_line = (str(error).splitlines() or ["no reason given"])[0]
+        raise DataError(
+            f"Cannot read {file} as Parquet: {first_line}",
+            fix="Check that the file is complete (it may still be written, or was cut off), or leave it out.",
+        ) from error
+
+
+def read_footer(file: str, storage: StorageOptions) -> Footer:
+    """Return the footer of a file; retries."""
+
+    def read() -> Footer:
+        filesystem, path = open_storage(file, storage)
+        with filesystem.open_input_file(path) as stream:
+            return footer_of(stream)
+
+    with reading(file):
+        return with_retries(file, storage, read)
+
+
+def footer_digest(file: str, storage: StorageOptions) -> str:
+    """Return the digest of a file's footer without parsing it; retries. "" if there is none."""
+
+    def read() -> str:
+        filesystem, path = open_storage(file, storage)
+        with filesystem.open_input_file(path) as stream:
+            found = _footer_bytes(stream)
+            return "" if found is None else _digest(found)
+
+    return with_retries(file, storage, read)
+
+
+def footer_of(stream: pa.NativeFile) -> Footer:
+    """Return the footer of an open file, by one request or two."""
+    found = _footer_bytes(stream)
+    if found is None:
+        return Footer(pq.read_metadata(stream), "")  # raises pyarrow's own error
+    return Footer(pq.read_metadata(pa.BufferReader(found)), _digest(found))
+
+
+def _footer_bytes(stream: pa.NativeFile) -> bytes | None:
+    size = stream.size()
+    tail: bytes = stream.read_at(min(size, _TAIL_BYTES), max(0, size - _TAIL_BYTES))
+    length = int.from_bytes(tail[-8:-4], "little") + 8
+    if tail[-4:] != _ENDING or length > size:
+        return None
+    return tail[-length:] if length <= len(tail) else stream.read_at(length, size - length)
+
+
+def _digest(footer: bytes) -> str:
+    return hashlib.blake2b(footer, digest_size=16).hexdigest()
+
+
+def stored_bytes(footer: pq.FileMetaData) -> int:
+    """Bytes of a file by its footer, without another request to the store."""
+    groups = (footer.row_group(index) for index in range(footer.num_row_groups))
+    columns = (group.column(index) for group in groups for index in range(group.num_columns))
+    return int(footer.serialized_size + sum(column.total_compressed_size for column in columns))
+
+
+def schema_of(footer: pq.FileMetaData) -> pa.Schema:
+    """Return the types of a file's columns, dictionaries included.
+
+    pyarrow restores dictionaries of text only. Other dictionaries (pandas' Categorical of integers) are recorded in
+    the schema that the writer left in the footer.
+    """
+    found = footer.schema.to_arrow_schema()
+    meant = _written_schema(footer)
+    for index, field in enumerate(found):
+        position = meant.get_field_index(field.name)
+        type_ = field.type if position < 0 else meant.field(position).type
+        if pa.types.is_dictionary(field.type):
+            found = found.set(index, field.with_type(dictionary_type(field.type.value_type)))
+        elif pa.types.is_dictionary(type_) and not pa.types.is_nested(field.type):
+            found = found.set(index, field.with_type(dictionary_type(field.type)))
+    return found
+
+
+def _written_schema(footer: pq.FileMetaData) -> pa.Schema:
+    """Return the writer's schema; an empty one if the footer has none."""
+    written = (footer.metadata or {}).get(b"ARROW:schema", b"")
+    try:
+        return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(written)))
+    except (pa.ArrowException, ValueError, OSError, EOFError):  # pyarrow reads the file without it, too
+        return pa.schema([])

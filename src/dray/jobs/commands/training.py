@@ -1,0 +1,142 @@
+"""`dray train` and `dray resume` as commands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, ClassVar, Self
+
+from dray.clusters.resolve import ON_KUBERNETES, Attached, Here
+from dray.config.run_file import RunConfig
+from dray.errors import ConfigError, ModelError
+from dray.events.telemetry import Sink
+from dray.jobs.command import shared_paths
+from dray.jobs.shared import Head, check_output
+from dray.learners.configs import make_config
+from dray.learners.registry import available, find
+from dray.runs.directory import new_run_id, open_run
+from dray.runs.migrations import own_keys
+from dray.storage import StorageOptions
+from dray.training.checks import check_learner
+from dray.training.outcome import Result, result_of
+
+
+@dataclass(frozen=True, slots=True)
+class Train:
+    """A training run."""
+
+    config: RunConfig
+    code: ClassVar[None] = None
+    name: ClassVar[str] = "train"
+    source: ClassVar[str] = "The run file"
+
+    @property
+    def cluster(self) -> str:
+        return self.config.cluster
+
+    @property
+    def libraries(self) -> tuple[str, ...]:
+        return (find(self.config.model).library,)
+
+    def settled(self, head: Head) -> Self:
+        check_learner(self.config)
+        config = self.config
+        if config.out is None and not head.here:
+            raise ConfigError(
+                f"The run happens elsewhere, at {head.url}, and its output has no place that both sides see.",
+                fix="Add out: s3://bucket/runs/NAME (--out), or a directory on a network file system.",
+            )
+        paths = shared_paths(
+            head,
+            data=config.data,
+            eval=config.eval,
+            out=config.out or f"runs/{new_run_id()}",
+            continue_from=config.continue_from,
+            cache=config.cache,
+        )
+        check_output(paths["out"][0], StorageOptions(**config.storage.model_dump()))
+        single = {name: next(iter(paths[name]), None) for name in ("out", "continue_from", "cache")}
+        several = {name: tuple(paths[name]) for name in ("data", "eval")}
+        return replace(self, config=config.model_copy(update={"cluster": head.url, **several, **single}))
+
+    def to_json(self) -> dict[str, Any]:
+        return self.config.model_dump(mode="json")
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        # A driver of an older dray sends the keys of every model.
+        return cls(make_config(own_keys(values), origin="the job"))
+
+    def execute(self, where: Here | Attached, sinks: Sequence[Sink], job: str | None = None) -> Result:
+        config = self.config.model_copy(update={"cluster": where.word})
+        if job is None:
+            from dray.training.train import train
+
+            return train(config, sinks)
+        from dray.jobs.again import train_or_go_on
+
+        return train_or_go_on(config, sinks, job=job, cluster=self.cluster)
+
+    def result_of(self, told: Mapping[str, Any]) -> Result:
+        return result_of(told, StorageOptions(**self.config.storage.model_dump()))
+
+
+@dataclass(frozen=True, slots=True)
+class Resume:
+    """Going on with a run that ended before its last round."""
+
+    run: str
+    cluster: str
+    """The one that was asked for, or where the run was."""
+    overrides: Mapping[str, Any] = field(default_factory=dict)
+    """Other keys of the run file that do not change the model."""
+    storage: StorageOptions = field(default_factory=StorageOptions)
+    code: ClassVar[None] = None
+    name: ClassVar[str] = "resume"
+    source: ClassVar[str] = "The command"
+
+    @staticmethod
+    def of(run: str, storage: StorageOptions, overrides: Mapping[str, Any]) -> Resume:
+        """Return the command; without a cluster among the overrides it goes on where the run was."""
+        cluster = str(overrides.get("cluster") or where_it_ran(run, open_run(run, storage).document))
+        return Resume(run, cluster, {name: value for name, value in overrides.items() if name != "cluster"}, storage)
+
+    @property
+    def libraries(self) -> tuple[str, ...]:
+        return tuple(learner.library for learner in available())
+
+    def settled(self, head: Head) -> Self:
+        [run] = shared_paths(head, **{"The run": self.run})["The run"]
+        return replace(self, run=run)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> Self:
+        return cls(**{**values, "storage": StorageOptions(**values["storage"])})
+
+    def execute(self, where: Here | Attached, sinks: Sequence[Sink], job: str | None = None) -> Result:  # noqa: ARG002
+        from dray.training.resume import resume
+
+        return resume(self.run, self.storage, {**self.overrides, "cluster": where.word}, sinks)
+
+    def result_of(self, told: Mapping[str, Any]) -> Result:
+        return result_of(told, self.storage)
+
+
+def where_it_ran(run: str, document: Mapping[str, Any]) -> str:
+    """Return the word by which a run's cluster was named; refuse a cluster that went with its job. Pure."""
+    job, config = document.get("job"), document.get("config")
+    if isinstance(job, str) and job.startswith(ON_KUBERNETES):
+        raise ConfigError(
+            f"The run {run} was trained by the job {job.rpartition('/')[2]} on Kubernetes, whose cluster went with it.",
+            fix=f"dray resume {run} --cluster NAME goes on at a cluster that dray started (dray cluster up), "
+            "--cluster local on this machine.",
+        )
+    word = config.get("cluster") if isinstance(config, dict) else None
+    if not isinstance(word, str):
+        raise ModelError(
+            f"{run} does not say on which cluster the run was.", fix=f"Name one: dray resume {run} --cluster local"
+        )
+    return word

@@ -1,0 +1,38 @@
+"""What a worker tells of itself, whatever it trains."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dray.events.sampler import Usage
+from dray.learners.checkpoint import Step
+from dray.threads.verify import Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Proof:
+    """Threads: decided against measured."""
+
+    decided: int
+    used: float
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """How a worker is doing, at one moment."""
+
+    usage: Usage
+    rows: int
+    total_rows: int
+    rounds: tuple[Step, ...]
+    """The rounds since the one that was asked about."""
+    proof: Proof | None
+    trouble: str
+    """What it waits for: a store that does not answer."""
+    copied_round: int
+    """The round of the newest copy of the model that `latest` returns; 0 when there is none."""
+
+
+class Stopped(Exception):  # noqa: N818  (not a failure)
+    """The run was told to end."""

@@ -1,0 +1,255 @@
+"""XGBoost as a learner: one part of the rows in a training, alone or as a member of a ring.
+
+Knows nothing of Ray: the same code runs in the driver's process and in a worker. A ring may break at any moment; what a
+part holds afterwards (its matrices, the model of the last complete round) is enough to go on in another ring.
+"""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import xgboost
+
+from dray.data.features import Column
+from dray.data.prepare import Preparation
+from dray.data.shards import Units
+from dray.data.stream import Stream, give_memory_back
+from dray.errors import DataError
+from dray.learners.checkpoint import START, Best, Checkpoint, Step
+from dray.learners.labels import LabelSample, LabelSummary
+from dray.learners.xgboost import ring
+from dray.learners.xgboost.errors import translated
+from dray.learners.xgboost.evaluation import Evaluation
+from dray.learners.xgboost.matrix import PASSES, Loaded, check_group_weights, load
+from dray.learners.xgboost.model import Model
+from dray.learners.xgboost.params import samples_columns_or_rows
+from dray.retry import OnWait, no_report
+
+
+@dataclass(frozen=True)
+class Task:
+    """What all members of a ring do, in the same words."""
+
+    params: dict[str, Any]
+    objective: str
+    rounds: int
+    early_stop: int | None
+    evaluate: bool
+    start_model: bytes | None = None
+    before: int = 0
+    """Rounds that the model to start from already has."""
+
+    @property
+    def weighs_trees(self) -> bool:
+        """Later rounds change the weights of earlier trees: a model cannot be cut back to an earlier round."""
+        return self.params.get("booster") == "dart"
+
+    def is_over_at(self, checkpoint: Checkpoint) -> bool:
+        return checkpoint.is_complete and self.is_over(checkpoint.round, checkpoint.best)
+
+    def is_over(self, done: int, best: Best) -> bool:
+        return done >= self.rounds or (self.early_stop is not None and done - best.round >= self.early_stop)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a training came to."""
+
+    model: bytes
+    digest: str
+    rounds: int
+    best_round: int
+    metrics: dict[str, float]
+    """Of the model: of the best round if stopped early, else of the last."""
+
+
+@dataclass
+class PartLearner:
+    """Holds one part's matrices and its copy of the model. One call at a time."""
+
+    threads: int
+    preparation: Preparation | None = None
+    train_part: Loaded | None = None
+    eval_part: Loaded | None = None
+    unseen: dict[str, int] = field(default_factory=dict)
+    rounds: list[Step] = field(default_factory=list)
+    start: Mapping[str, float] = field(default_factory=dict)
+    booster: xgboost.Booster | None = None
+    stands: bool = False
+    """The booster is whole: its model and XGBoost's hidden cache of predictions belong together."""
+
+    @staticmethod
+    def rows_to_read(train: int, other_eval: int, *, split: bool) -> int:
+        """How many rows the passes of `load` will read in all, for a progress bar."""
+        return PASSES * (train * (2 if split else 1) + other_eval)
+
+    def load(
+        self,
+        preparation: Preparation,
+        train: Units,
+        other_eval: Units,
+        on_rows: Callable[[int], None],
+        on_wait: OnWait = no_report,
+    ) -> LabelSummary:
+        """Bin this part's rows; its evaluation rows are a share of them or a shard of their own."""
+        self.preparation = preparation
+        split = preparation.split is not None
+        with xgboost.config_context(nthread=self.threads):
+            stream = Stream(train, preparation, "train" if split else "all", on_rows, on_wait)
+            self.train_part = load(stream, preparation)
+            if self.train_part is None:
+                raise DataError(
+                    "A worker is left without training rows: all of its few rows went to the evaluation set.",
+                    fix="Use fewer workers or a smaller --eval-fraction.",
+                )
+            check_group_weights(self.train_part.matrix, preparation)
+            if split or other_eval:
+                part: Literal["eval", "all"] = "eval" if split else "all"
+                stream = Stream(train if split else other_eval, preparation, part, on_rows, on_wait)
+                self.eval_part = load(stream, preparation)
+                self.unseen = dict(stream.encoder.unseen)
+        give_memory_back()
+        return self.train_part.labels
+
+    @property
+    def label_sample(self) -> LabelSample:
+        assert self.train_part is not None
+        return self.train_part.sample
+
+    @property
+    def eval_labels(self) -> LabelSummary | None:
+        return None if self.eval_part is None else self.eval_part.labels
+
+    def done(self, task: Task) -> int:
+        """Rounds that this part's model has grown in this training."""
+        return 0 if self.booster is None else self.booster.num_boosted_rounds() - task.before
+
+    def standing(self, task: Task) -> Checkpoint:
+        if self.booster is None:
+            return START
+        model = bytes(self.booster.save_raw("ubj"))
+        return Checkpoint(self.done(task), model, tuple(self.rounds[: self.done(task)]), self.start)
+
+    def stand(self, task: Task, at: Checkpoint) -> None:
+        """Restore a state, and predict this part's rows with it: nothing from before is kept."""
+        assert self.train_part is not None
+        start = at.model or task.start_model
+        with translated(), xgboost.config_context(nthread=self.threads, verbosity=0):
+            self.booster = xgboost.Booster(
+                task.params | {"nthread": self.threads},
+                cache=[self.train_part.matrix],
+                model_file=None if start is None else bytearray(start),
+            )
+            if start is not None:
+                for part in (self.train_part, self.eval_part):
+                    if part is not None:
+                        self.booster.predict(part.matrix, output_margin=True)
+        self.rounds, self.start = list(at.rounds), at.start
+        self.stands = True
+
+    def train(
+        self,
+        task: Task,
+        door: ring.RingDoor,
+        member: int,
+        *,
+        on_round: Callable[[PartLearner, Step], None],
+        wants_pause: Callable[[], bool],
+    ) -> Literal["finished", "paused"]:
+        """Grow trees with the ring till the training is over, or till any member wants a pause at a round's end.
+
+        When it raises, the model is that of the last complete round and `stands` says whether it can be used as it is.
+        """
+        assert self.train_part is not None
+        assert self.booster is not None
+        assert self.stands
+        with translated(), xgboost.config_context(nthread=self.threads, verbosity=0), door.join(member):
+            self.booster.set_param({"nthread": self.threads})
+            evaluation = Evaluation(self.eval_part, task.params, self.threads) if task.evaluate else None
+            try:
+                return self._rounds(task, self.train_part, self.booster, evaluation, on_round, wants_pause)
+            finally:
+                if evaluation:
+                    evaluation.close()
+
+    def _rounds(
+        self,
+        task: Task,
+        part: Loaded,
+        booster: xgboost.Booster,
+        evaluation: Evaluation | None,
+        on_round: Callable[[PartLearner, Step], None],
+        wants_pause: Callable[[], bool],
+    ) -> Literal["finished", "paused"]:
+        if evaluation and task.start_model is not None and ring.agree(not self.start):
+            self.start = evaluation.metrics(xgboost.Booster(task.params, model_file=bytearray(task.start_model)))
+        best = Best.of(self.rounds, self.start)
+        done = self.done(task)
+        random = samples_columns_or_rows(task.params)
+        renew = True
+        while not (done == len(self.rounds) and task.is_over(done, best)):
+            started = time.perf_counter()
+            if done == len(self.rounds):  # else a ring broke between this round's tree and its metrics
+                self.stands = False
+                if renew:
+                    _renew_builder(booster)
+                renew = random
+                booster.update(part.matrix, task.before + done)
+                self.stands = True
+                done += 1
+            metrics = evaluation.metrics(booster) if evaluation else {}
+            finished = Step(done, time.perf_counter() - started, metrics)
+            self.rounds.append(finished)
+            best.see(finished)
+            if task.weighs_trees and task.early_stop is not None and best.round == done:
+                _keep_best(booster)
+            on_round(self, finished)
+            if ring.agree(wants_pause()) and not task.is_over(done, best):
+                return "paused"
+        return "finished"
+
+
+def conclude(task: Task, standing: Checkpoint, features: tuple[Column, ...], label: Column) -> Outcome:
+    """Make the model of a training that is over: the best round's if it was stopped early."""
+    best = standing.best
+    booster = xgboost.Booster(task.params, model_file=bytearray(standing.model or b""))
+    metrics = standing.rounds[-1].metrics if standing.rounds else {}
+    if task.early_stop is not None and best.metrics and best.round < standing.round:
+        booster, metrics = _cut_back(booster, task, best.round), best.metrics
+    booster.set_attr(**{_BEST: None})
+    model = Model(booster, features, label, task.objective)
+    best_round = best.round if best.metrics else standing.round
+    return Outcome(model.to_bytes(), model.digest(), standing.round, best_round, metrics)
+
+
+def _cut_back(booster: xgboost.Booster, task: Task, to_round: int) -> xgboost.Booster:
+    """Return the model as it was after a round; after round 0, the one that the training started from."""
+    if not task.weighs_trees:
+        return booster[: task.before + to_round]
+    kept = base64.b64decode(booster.attr(_BEST)) if to_round else task.start_model or b""
+    return xgboost.Booster(task.params, model_file=bytearray(kept))
+
+
+_BEST = "dray_best"
+
+
+def _keep_best(booster: xgboost.Booster) -> None:
+    """Keep a copy of the model within it, so that it goes wherever the model goes."""
+    booster.set_attr(**{_BEST: None})
+    booster.set_attr(**{_BEST: base64.b64encode(booster.save_raw("ubj")).decode()})
+
+
+def _renew_builder(booster: xgboost.Booster) -> None:
+    """Have the next tree grown by a new builder; XGBoost makes one when the name of the builder changes.
+
+    XGBoost draws the columns of all rounds from one generator that lives in its tree builder. A new one, seeded by
+    `seed_per_iteration`, lets a round's random choices depend on the seed and the round alone. It is told to all
+    members in the builder's first round, by a message of its own: with old and new ones in a ring, some wait for ever.
+    """
+    booster.set_param({"updater": "prune"})
+    booster.num_features()  # has the parameter take effect
+    booster.set_param({"updater": "grow_quantile_histmaker"})

@@ -1,0 +1,71 @@
+"""XGBoost as a learner."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from dray.learners.learner import Flag, Words
+
+if TYPE_CHECKING:
+    from dray.learners.predictor import Predictor
+    from dray.learners.xgboost.config import XGBoostConfig
+    from dray.learners.xgboost.worker import Worker
+    from dray.storage import StorageOptions
+
+
+class XGBoost:
+    name = "xgboost"
+    summary = "gradient boosted trees, for tables with a label"
+    extra = ""
+    library = "xgboost"
+    default_rounds = "100"
+    words = Words(step="round")
+    layout: Literal["rows", "keyed"] = "rows"
+    data_fields = frozenset(
+        {"data", "label", "weight", "group", "ignore", "eval", "eval_fraction", "split_seed", "read", "max_bin"}
+    )
+    interruptible = True
+    flags = (
+        Flag("label", "Column to predict; needed.", "COLUMN"),
+        Flag(
+            "objective",
+            "binary, multiclass, regression, ranking, or any XGBoost objective. [default: by the label]",
+        ),
+        Flag("group", "Column that names the query of a row (ranking); never split.", "COLUMN"),
+        Flag("weight", "Column with the weight of a row.", "COLUMN"),
+        Flag("ignore", "Column to leave out; may be repeated.", "COLUMN", repeated=True),
+    )
+
+    @property
+    def Config(self) -> type[XGBoostConfig]:  # noqa: N802
+        from dray.learners.xgboost.config import XGBoostConfig
+
+        return XGBoostConfig
+
+    def check(self, config: XGBoostConfig) -> None:
+        from dray.learners.xgboost.params import asked_objective, bins_of, check_objective, check_params
+
+        check_params(config.params)
+        objective = asked_objective(config.objective, config.params)
+        if objective is not None and config.continue_from is None:  # else the earlier run has the other parameters
+            check_objective(config.params, objective)
+        bins_of(config.params)
+
+    def worker_side(self, number: int, threads: int) -> Worker:
+        from dray.learners.xgboost.loading import load_lean
+
+        load_lean()
+        from dray.learners.xgboost.worker import Worker
+
+        return Worker(number, threads)
+
+    def recognises(self, location: str, storage: StorageOptions) -> bool:  # noqa: ARG002
+        return location.endswith(".ubj")
+
+    def open(self, location: str, storage: StorageOptions) -> Predictor:
+        from dray.learners.xgboost.predictor import open_trees
+
+        return open_trees(location, storage)
+
+
+XGBOOST = XGBoost()

@@ -1,0 +1,110 @@
+"""What the cgroups (v1 and v2) that enclose this process allow it: CPU time and memory.
+
+`root` is where /proc and /sys are found; tests give their own. Imports nothing of dray: the agent of a fleet takes this
+module along to its host.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path("/")
+
+
+@dataclass(frozen=True, slots=True)
+class Throttling:
+    """How often and how long the kernel has stopped this process's cgroup because its quota was used up."""
+
+    periods: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryLimit:
+    """Of one cgroup that encloses this process."""
+
+    limit_bytes: int
+    used_bytes: int
+    """Without the page cache: the kernel frees it when memory is needed."""
+
+
+def cpu_quota(root: Path = ROOT) -> float | None:
+    """Return the CPUs that the cgroups allow, or None when there is no limit.
+
+    The lowest limit of all enclosing groups counts: a container's limit is often on the parent.
+    """
+    quotas = [quota for group in _groups(root, "cpu") if (quota := _quota(group)) is not None]
+    return min(quotas, default=None)
+
+
+def throttling(root: Path = ROOT) -> Throttling:
+    """Return the throttling so far of the group that suffered most."""
+    return max((_throttling(group) for group in _groups(root, "cpu")), key=lambda t: t.seconds, default=Throttling())
+
+
+def memory_limits(root: Path = ROOT) -> list[MemoryLimit]:
+    """Return the limits of this process's cgroup and of all that enclose it: each of them holds."""
+    return [limit for group in _groups(root, "memory") if (limit := _memory_limit(group)) is not None]
+
+
+def _groups(root: Path, controller: str) -> Iterator[Path]:
+    """Yield the directories of this process's cgroup for a controller and of all that enclose it."""
+    mounts = root / "sys/fs/cgroup"
+    for line in (_read(root / "proc/self/cgroup") or "").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers == "":
+            base = mounts
+        elif controller in controllers.split(","):
+            base = next((m for m in (mounts / controllers, mounts / controller) if m.is_dir()), mounts / controller)
+        else:
+            continue
+        # In a container the path is often the host's, which does not exist here: its own group is then the mount.
+        group = base / path.lstrip("/")
+        while group != base and base in group.parents:
+            if group.is_dir():
+                yield group
+            group = group.parent
+        yield base
+
+
+def _quota(group: Path) -> float | None:
+    if (text := _read(group / "cpu.max")) is not None:
+        quota, _, period = text.partition(" ")
+        return None if quota == "max" else int(quota) / int(period or 100_000)
+    quota_us, period_us = _read(group / "cpu.cfs_quota_us"), _read(group / "cpu.cfs_period_us")
+    if quota_us is None or period_us is None or int(quota_us) <= 0:
+        return None
+    return int(quota_us) / int(period_us)
+
+
+def _memory_limit(group: Path) -> MemoryLimit | None:
+    """Return what a group says; None if it has no limit (v1 then reports a huge number)."""
+    limit = _read(group / "memory.max") or _read(group / "memory.limit_in_bytes")
+    used = _read(group / "memory.current") or _read(group / "memory.usage_in_bytes")
+    if limit is None or used is None or not (limit.isdigit() and used.isdigit()):
+        return None
+    # v1 counts the groups within this one under names of their own; in v2 they are part of the plain figures.
+    counters = _counters(group / "memory.stat")
+    files = counters.get("total_inactive_file", counters.get("inactive_file", 0))
+    return MemoryLimit(int(limit), max(0, int(used) - files))
+
+
+def _throttling(group: Path) -> Throttling:
+    counters = _counters(group / "cpu.stat")
+    # v2 counts microseconds, v1 nanoseconds, under different names.
+    seconds = counters.get("throttled_usec", 0) / 1e6 + counters.get("throttled_time", 0) / 1e9
+    return Throttling(counters.get("nr_throttled", 0), seconds)
+
+
+def _counters(path: Path) -> dict[str, int]:
+    pairs = (line.split() for line in (_read(path) or "").splitlines())
+    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdigit()}
+
+
+def _read(path: Path) -> str | None:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return None

@@ -33,11 +33,11 @@ def large(megabytes: int, where: str) -> dict:
             break  # an embedded cluster ends with its map, and its store too
     seconds = time.perf_counter() - begun
     if where == "cluster":
-        from dray.mapping import ray_tasks
+        from dray.batch import ray_tasks
 
         (store,) = ray_tasks._stores.values()
     else:
-        from dray.mapping import processes
+        from dray.batch import processes
 
         store = processes.STORE
     return {"seconds": {"map": seconds}, "stored": store.stored}

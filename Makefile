@@ -3,7 +3,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: setup system run test test-more test-failures truth mutants check format bench bench-all clean
+.PHONY: setup system run test test-more test-failures test-security test-lowest truth fuzz mutants check format bench bench-all clean
 
 setup: $(STAMP)
 
@@ -43,6 +43,20 @@ test-failures: $(STAMP)  ## workers, drivers and disks that fail for real, and 1
 truth: $(STAMP)  ## 5,000 random cases against plain XGBoost: about 20 minutes; SEED=7 repeats those of that seed
 	@seed=$${SEED:-$$(od -An -N3 -tu4 /dev/urandom | tr -d ' ')}; echo "make truth SEED=$$seed"; \
 	DRAY_TRUTH_CASES=5000 DRAY_TRUTH_SEED=$$seed $(BIN)/pytest -q -n 2 tests/truth
+
+test-security: $(STAMP)  ## changed bytes for every reader, 2,000 each, the same ones every time
+	$(BIN)/pytest -q -n 2 --dist loadgroup tests/security
+
+fuzz: $(STAMP)  ## the same with 200,000 each: hours; SEED=7 repeats those of that seed, ARGS="-k marks" has one reader
+	@seed=$${SEED:-$$(od -An -N3 -tu4 /dev/urandom | tr -d ' ')}; echo "make fuzz SEED=$$seed"; \
+	DRAY_FUZZ_CASES=200000 DRAY_FUZZ_SEED=$$seed $(BIN)/pytest -q -n 2 tests/security/test_fuzz.py $(ARGS)
+
+test-lowest:  ## the unit tests with the lowest versions that pyproject.toml allows: about 15 minutes
+	python3 -m venv .venv-lowest
+	.venv-lowest/bin/pip install --quiet uv
+	.venv-lowest/bin/uv pip install --quiet --python .venv-lowest/bin/python --resolution lowest-direct \
+		--editable '.[test,databricks]'
+	.venv-lowest/bin/pytest -q -n 2 --dist loadfile tests/unit
 
 check: $(STAMP)
 	$(BIN)/ruff check .

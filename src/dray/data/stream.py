@@ -186,21 +186,26 @@ class _Spool:
         self._file.close()
 
 
-def ahead(items: Iterator[Item], on_abandon: Callable[[], None] = lambda: None) -> Iterator[Item]:
+def ahead(items: Iterator[Item], on_abandon: Callable[[], None] | None = None) -> Iterator[Item]:
     """Yield the items; a thread makes the next one meanwhile.
 
-    `on_abandon` is called when the rest is not wanted, before that thread is waited for: it may wait for a store.
+    When the rest is not wanted, `on_abandon` is called, and the thread is waited for. Without `on_abandon` the thread
+    ends by itself after its item: the garbage collector may close this generator while its own thread holds a lock that
+    the item needs, such as that of all pools where the items are made ahead themselves.
     """
     end = object()
-    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="dray-ahead") as pool:
-        try:
+    pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="dray-ahead")
+    try:
+        upcoming = pool.submit(next, items, end)
+        while (item := upcoming.result()) is not end:
             upcoming = pool.submit(next, items, end)
-            while (item := upcoming.result()) is not end:
-                upcoming = pool.submit(next, items, end)
-                yield item  # type: ignore[misc]
-        except BaseException:
+            yield item  # type: ignore[misc]
+    except BaseException:
+        if on_abandon is not None:
             on_abandon()
-            raise
+        raise
+    finally:
+        pool.shutdown(wait=on_abandon is not None)
 
 
 def give_memory_back() -> None:

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import gc
 import platform
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -243,11 +245,51 @@ def test_an_error_ahead_comes_after_the_items_before_it() -> None:
 
 
 def test_no_thread_is_left_when_the_consumer_stops_early() -> None:
-    before = threading.active_count()
+    before = set(threading.enumerate())
     iterator = ahead(iter(range(10)))
     next(iterator)
+    own = set(threading.enumerate()) - before
     iterator.close()
+    for thread in own:
+        thread.join(10)
+    assert own
+    assert not any(thread.is_alive() for thread in own)
+
+
+def test_whoever_says_what_to_do_when_abandoned_is_left_no_thread() -> None:
+    abandoned = threading.Event()
+
+    def items() -> Any:
+        yield 1
+        assert abandoned.wait(10)
+        yield 2
+
+    before = threading.active_count()
+    iterator = ahead(items(), abandoned.set)
+    next(iterator)
+    iterator.close()
+    assert abandoned.is_set()
     assert threading.active_count() == before
+
+
+def test_the_garbage_collector_waits_for_no_thread() -> None:
+    """It may run in a thread that holds a lock that the item needs: the lock of all pools, in `submit`."""
+    collected = threading.Event()
+
+    def items() -> Any:
+        yield 1
+        assert collected.wait(60)
+        yield 2
+
+    iterator = ahead(items())
+    next(iterator)
+    cycle: list[Any] = [iterator]
+    cycle.append(cycle)
+    del iterator, cycle
+    began = time.monotonic()
+    gc.collect()
+    assert time.monotonic() - began < 30
+    collected.set()
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other allocators are not asked")

@@ -13,8 +13,8 @@ from dray.learners.factorization.factors import Seen
 from dray.learners.factorization.implicit import ImplicitSettings
 from dray.learners.factorization.model import FactorModel
 from dray.learners.factorization.ratings import Ratings
-from dray.learners.factorization.serial import fit_explicit, fit_implicit
 from dray.runs.directory import RunDirectory
+from serial_factorization import fit_explicit, fit_implicit
 
 USERS, ITEMS, PAIRS = 300, 80, 4_000
 WEIGHTS = {"view": 1.0, "purchase": 5.0, "payment_failed": -2.0}

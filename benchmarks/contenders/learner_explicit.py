@@ -1,17 +1,20 @@
 """dray's learner of explicit ratings alone, without the command: a directory, or all folds of a file."""
 
 import argparse
+import sys
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 from factor_job import read_pairs, report, save_factors
 
-from dray.learners.factorization import evaluate
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
+
 from dray.learners.factorization.explicit import ExplicitSettings
 from dray.learners.factorization.grid import build_blocks, lay_out, shape_for
 from dray.learners.factorization.ratings import Ratings, Triples
-from dray.learners.factorization.serial import fit_blocks, fit_explicit
+from serial_factorization import fit_blocks, fit_explicit
+from whole_evaluation import rating_errors
 
 
 def main() -> None:
@@ -55,7 +58,7 @@ def folds(path: Path, settings: ExplicitSettings, threads: int) -> list[float]:
         fit = fit_explicit(
             Ratings(users[train], items[train], ratings[train], user_ids, item_ids), settings, threads=threads
         )
-        found = evaluate.rating_errors(fit.factors, users[test], items[test], ratings[test], limits, threads)
+        found = rating_errors(fit.factors, users[test], items[test], ratings[test], limits, threads)
         errors.append(found.rmse)
     return errors
 

@@ -1,15 +1,18 @@
 """dray's learner of implicit feedback alone, without the command, on all pairs of a directory."""
 
 import argparse
+import sys
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 from factor_job import read_pairs, report, save_factors
 
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
+
 from dray.learners.factorization.implicit import ImplicitSettings
 from dray.learners.factorization.ratings import Ratings
-from dray.learners.factorization.serial import fit_implicit
+from serial_factorization import fit_implicit
 
 
 def main() -> None:

@@ -55,17 +55,6 @@ def sort_rows(starts: Any, columns: Any, values: Any, first: Any, last: Any) -> 
     return duplicates
 
 
-@plain
-def transpose(starts: Any, columns: Any, values: Any, free: Any, out_rows: Any, out_values: Any) -> None:
-    """Place the entries by column: rows rise within a column, as they are gone through in order."""
-    for row in range(starts.shape[0] - 1):
-        for n in range(starts[row], starts[row + 1]):
-            at = free[columns[n]]
-            free[columns[n]] = at + 1
-            out_rows[at] = row
-            out_values[at] = values[n]
-
-
 @vectors
 def gram(factors: Any, out: Any) -> None:
     """Fill `out` (float64) with the sum of y y' over the rows: float32 over 256 rows, float64 over those sums.

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from dray.errors import DataError
 from dray.learners.factorization.factors import Factors, Floats
 from dray.learners.factorization.grid import Block, Layout, Side
 from dray.learners.factorization.pool import Threads
@@ -24,6 +25,8 @@ SIDES: tuple[SideName, ...] = ("users", "items")
 _STREAMS: Mapping[SideName, int] = {"users": 3, "items": 4}
 """Which random numbers a side's first factors are drawn from: others than those of the grid."""
 
+MOST_HALVINGS = 10
+"""Halvings of the step after which it is not the step: 0.0075 would be 0.000007."""
 _COMMON_SPREAD = 1.125
 """Standard deviation of MovieLens' ratings, for which the usual steps were found."""
 
@@ -198,6 +201,14 @@ def _run(task: Task, step: Step, squares: Any, diagonals: tuple[int, int], row: 
 def diverged(squared_error: float, blocks: Iterable[FactorBlock]) -> bool:
     """Whether training diverged: NaN or infinity after an epoch. The sum alone misses the last updates."""
     return not isfinite(squared_error) or not all(block.is_finite for block in blocks)
+
+
+def hopeless(settings: ExplicitSettings, rate: float) -> DataError:
+    return DataError(
+        f"Training diverges even with a learning rate of {rate:g}, {MOST_HALVINGS} times halved "
+        f"from {settings.learning_rate:g}.",
+        fix="Look for ratings far from all others, or raise --param regularization.",
+    )
 
 
 def assemble(

@@ -93,18 +93,6 @@ def rows_by_user(parts: Sequence[Triples], first: int, last: int) -> Rows:
     return Rows(starts, columns, weights)
 
 
-def transposed(rows: Rows, n_columns: int) -> Rows:
-    """Return the same entries by column."""
-    from dray.learners.factorization import als_kernels
-
-    starts = np.zeros(n_columns + 1, np.int64)
-    als_kernels.count_rows(rows.columns, 0, starts)
-    starts = np.cumsum(starts)
-    columns, weights = np.empty_like(rows.columns), np.empty_like(rows.weights)
-    als_kernels.transpose(rows.starts, rows.columns, rows.weights, starts[:-1].copy(), columns, weights)
-    return Rows(starts, columns, weights)
-
-
 def parts_of(n_rows: int) -> list[tuple[int, int]]:
     """Return the parts of rows, from and to. They depend on the number of rows only."""
     size = -(-n_rows // _PARTS)

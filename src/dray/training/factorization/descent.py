@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 
 from dray.learners.factorization.calls import TurnReport
-from dray.learners.factorization.explicit import Scale
+from dray.learners.factorization.explicit import MOST_HALVINGS, Scale, hopeless
 from dray.learners.factorization.explicit_share import ExplicitPlan
 from dray.learners.factorization.grid import strata
-from dray.learners.factorization.serial import MOST_HALVINGS, hopeless
 from dray.learners.factorization.worker import FactorWorker
 from dray.learners.learner import Do
 from dray.training.factorization.copies import Copy

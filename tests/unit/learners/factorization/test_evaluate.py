@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from dray.errors import ConfigError, DataError
-from dray.learners.factorization.evaluate import AtK, ranking_quality, rating_errors
+from dray.learners.factorization.evaluate import AtK
 from dray.learners.factorization.factors import Factors, Seen
+from whole_evaluation import ranking_quality, rating_errors
 
 USERS, ITEMS = 300, 400
 

@@ -16,8 +16,8 @@ from dray.learners.factorization.factors import Factors
 from dray.learners.factorization.grid import Block, Layout, Shape, build_blocks, strata, stratum
 from dray.learners.factorization.pool import Threads
 from dray.learners.factorization.ratings import Ratings
-from dray.learners.factorization.serial import fit_explicit, layout_of
 from rating_data import made_ratings
+from serial_factorization import fit_explicit, layout_of
 
 SETTINGS = ExplicitSettings(factors=13, epochs=3, seed=5)
 SHAPE = Shape(4, 3)

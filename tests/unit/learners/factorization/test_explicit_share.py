@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dray.learners.factorization import explicit
-from dray.learners.factorization.evaluate import merged, ranking_quality, rating_errors
+from dray.learners.factorization.evaluate import merged
 from dray.learners.factorization.events import Dealt
 from dray.learners.factorization.explicit import ExplicitSettings, FactorBlock, Scale, scale_of
 from dray.learners.factorization.explicit_share import ExplicitPlan, ExplicitShare
@@ -17,9 +17,10 @@ from dray.learners.factorization.grid import Shape, strata
 from dray.learners.factorization.own_part import OwnPart, PartNotes, SplitRule, own_part
 from dray.learners.factorization.pool import Threads
 from dray.learners.factorization.ratings import Ratings, Triples
-from dray.learners.factorization.serial import fit_explicit, layout_of
 from dray.training.factorization.routes import Units, routes
 from rating_data import made_ratings, ratings_of
+from serial_factorization import fit_explicit, layout_of
+from whole_evaluation import ranking_quality, rating_errors
 
 SETTINGS = ExplicitSettings(factors=6, epochs=3)
 DEALINGS: list[dict[int, Units]] = [

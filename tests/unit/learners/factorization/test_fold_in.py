@@ -13,7 +13,7 @@ from dray.learners.factorization.factors import Factors, Seen
 from dray.learners.factorization.implicit import ImplicitSettings
 from dray.learners.factorization.model import FactorModel
 from dray.learners.factorization.ratings import Ratings
-from dray.learners.factorization.serial import fit_explicit, fit_implicit
+from serial_factorization import fit_explicit, fit_implicit
 
 USERS, ITEMS = 400, 300
 

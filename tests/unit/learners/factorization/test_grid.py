@@ -21,8 +21,8 @@ from dray.learners.factorization.grid import (
     stratum,
 )
 from dray.learners.factorization.ratings import Ratings, Triples
-from dray.learners.factorization.serial import layout_of
 from rating_data import made_ratings, shuffled
+from serial_factorization import layout_of
 
 
 @st.composite

@@ -15,6 +15,7 @@ from dray.learners.factorization import implicit
 from dray.learners.factorization.implicit import ImplicitSettings, Rows
 from dray.learners.factorization.pool import Threads
 from rating_data import made_events, ratings_of, shuffled
+from serial_factorization import transposed
 
 SETTINGS = ImplicitSettings(factors=9, solver="cholesky", alpha=3.0, regularization=0.05, frequency_power=0.5)
 
@@ -119,7 +120,7 @@ def test_entries_by_item_are_those_by_user(pairs: set[tuple[int, int]], random: 
     weights = [user * 100 + item for user, item in mixed]
     events = ratings_of([user for user, _ in mixed], [item for _, item in mixed], weights, 13, 10)
     by_user = implicit.rows_by_user([events.triples], 0, 13)
-    by_item = implicit.transposed(by_user, 10)
+    by_item = transposed(by_user, 10)
     for rows, count, key in ((by_user, 13, 0), (by_item, 10, 1)):
         expected = sorted(pairs, key=lambda pair: (pair[key], pair[1 - key]))
         owners = np.repeat(np.arange(count), np.diff(rows.starts))

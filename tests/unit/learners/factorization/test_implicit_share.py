@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dray.learners.factorization import implicit
-from dray.learners.factorization.evaluate import merged, ranking_quality
+from dray.learners.factorization.evaluate import merged
 from dray.learners.factorization.factors import Factors, Seen
 from dray.learners.factorization.grid import Layout, lay_out
 from dray.learners.factorization.implicit import ImplicitSettings
@@ -18,6 +18,8 @@ from dray.learners.factorization.pool import Threads
 from dray.learners.factorization.ratings import Triples
 from dray.training.factorization.routes import Units
 from rating_data import made_events
+from serial_factorization import transposed
+from whole_evaluation import ranking_quality
 
 EVENTS = made_events()
 COUNTS = [
@@ -81,7 +83,7 @@ def test_parts_give_what_solving_everything_at_once_gives(solver: str) -> None:
     layout, settings = plan.layout, plan.settings
     placed = Triples(layout.users.position[EVENTS.users], layout.items.position[EVENTS.items], EVENTS.values)
     by_user = implicit.rows_by_user([placed], 0, EVENTS.n_users)
-    by_item = implicit.transposed(by_user, EVENTS.n_items)
+    by_item = transposed(by_user, EVENTS.n_items)
     p, q = (np.concatenate([plan.first(side, unit) for unit in range(plan.units)]) for side in ("users", "items"))  # type: ignore[arg-type]
     with Threads(1) as pool:
         for _ in range(ITERATIONS):

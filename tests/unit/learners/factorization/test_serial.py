@@ -12,8 +12,8 @@ from dray.learners.factorization.explicit import ExplicitSettings
 from dray.learners.factorization.factors import Factors
 from dray.learners.factorization.implicit import ImplicitSettings
 from dray.learners.factorization.ratings import Ratings
-from dray.learners.factorization.serial import Epoch, Evaluation, fit_explicit, fit_implicit
 from rating_data import made_events, made_ratings, ratings_of, shuffled
+from serial_factorization import Epoch, Evaluation, fit_explicit, fit_implicit
 
 SETTINGS = ExplicitSettings(factors=8, epochs=4)
 

@@ -15,16 +15,16 @@ import dray
 from dray.errors import ConfigError, DataError, DrayError, ModelError
 from dray.learners.configs import make_config
 from dray.learners.factorization import split as splitting
-from dray.learners.factorization.evaluate import ranking_quality, rating_errors
 from dray.learners.factorization.explicit import ExplicitSettings
 from dray.learners.factorization.factors import Factors
-from dray.learners.factorization.serial import fit_explicit
 from dray.runs.directory import open_run
 from dray.training import train as training
 from dray.training.factorization import copier
 from dray.training.factorization.result import FactorResult
 from factor_group import Call, FactorGroup, together, train_alone, train_together
 from rating_files import EXPLICIT, IMPLICIT, ROLES, ROWS, as_ratings, rated, write
+from serial_factorization import fit_explicit
+from whole_evaluation import ranking_quality, rating_errors
 
 
 @pytest.fixture(autouse=True)

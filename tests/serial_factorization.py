@@ -9,17 +9,21 @@ from time import perf_counter
 
 import numpy as np
 
-from dray.errors import DataError
 from dray.learners.factorization import explicit, implicit
-from dray.learners.factorization.explicit import ExplicitSettings, FactorBlock, Scale, Step, Task
+from dray.learners.factorization.explicit import (
+    MOST_HALVINGS,
+    ExplicitSettings,
+    FactorBlock,
+    Scale,
+    Step,
+    Task,
+    hopeless,
+)
 from dray.learners.factorization.factors import Factors, Floats
 from dray.learners.factorization.grid import Blocks, Layout, Shape, build_blocks, lay_out, shape_for, strata, stratum
 from dray.learners.factorization.implicit import ImplicitSettings, Rows
 from dray.learners.factorization.pool import Threads
-from dray.learners.factorization.ratings import Ratings, check
-
-MOST_HALVINGS = 10
-"""Halvings of the step after which it is not the step: 0.0075 would be 0.000007."""
+from dray.learners.factorization.ratings import Ratings, Triples, check
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,14 +213,6 @@ def _restore(to: Mapping[int, FactorBlock], source: Mapping[int, FactorBlock]) -
         to[number].bias[:] = block.bias
 
 
-def hopeless(settings: ExplicitSettings, rate: float) -> DataError:
-    return DataError(
-        f"Training diverges even with a learning rate of {rate:g}, {MOST_HALVINGS} times halved "
-        f"from {settings.learning_rate:g}.",
-        fix="Look for ratings far from all others, or raise --param regularization.",
-    )
-
-
 def fit_implicit(
     ratings: Ratings,
     settings: ImplicitSettings | None = None,
@@ -230,8 +226,14 @@ def fit_implicit(
     settings = settings or ImplicitSettings()
     check(ratings.triples, ratings.n_users, ratings.n_items)
     by_user = implicit.rows_by_user([ratings.triples], 0, ratings.n_users)
-    by_item = implicit.transposed(by_user, ratings.n_items)
+    by_item = transposed(by_user, ratings.n_items)
     return fit_rows(by_user, by_item, settings, threads=threads, evaluation=evaluation, on_epoch=on_epoch, start=start)
+
+
+def transposed(rows: Rows, n_columns: int) -> Rows:
+    """Return the same entries by column."""
+    owners = np.repeat(np.arange(len(rows), dtype=np.int32), np.diff(rows.starts))
+    return implicit.rows_by_user([Triples(rows.columns, owners, rows.weights)], 0, n_columns)
 
 
 def fit_rows(

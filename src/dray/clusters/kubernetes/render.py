@@ -59,7 +59,7 @@ def render_cluster(settings: Settings, *, versions: Versions | None = None) -> l
         "metadata": _metadata(settings, settings.name) | {"annotations": {SHAPE: _shape(spec)}},
         "spec": spec,
     }
-    rules.check([cluster], versions=versions, node=settings.node)
+    rules.check(cluster, versions=versions, node=settings.node)
     return [cluster]
 
 
@@ -99,7 +99,7 @@ def render_job(
         "metadata": _metadata(settings, name),
         "spec": spec,
     }
-    rules.check([job], versions=versions, node=settings.node)
+    rules.check(job, versions=versions, node=settings.node)
     return [config, job]
 
 

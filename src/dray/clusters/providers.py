@@ -32,8 +32,7 @@ class Kind:
 
 KINDS = {
     "fleet": Kind(
-        "machines reached by SSH; FILE lists hosts, workers, CPUs and memory",
-        "dray.clusters.fleet.provider:Fleet",
+        "machines reached by SSH; FILE lists hosts, workers, CPUs and memory", "dray.clusters.fleet.provider:Fleet"
     ),
     "kubernetes": Kind(
         "pods made by KubeRay; FILE holds settings, which all have defaults",

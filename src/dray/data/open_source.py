@@ -85,13 +85,7 @@ def _open_csv(
 
     if delimiter is None:
         delimiter = "\t" if all(plain_name(location).endswith(_TABS) for location in locations) else ","
-    form = CsvFormat(
-        delimiter=delimiter,
-        quote=quote,
-        header=header,
-        names=names,
-        nulls=nulls,
-    )
+    form = CsvFormat(delimiter=delimiter, quote=quote, header=header, names=names, nulls=nulls)
     return open_csv(locations, storage, form, types)
 
 

@@ -77,10 +77,7 @@ def partitions_of(locations: Sequence[str], files: Sequence[str]) -> list[Direct
             return found
     found = [_keys_of(file, _own(file, bases)) for file in files]
     for file, keys in zip(files, found, strict=True):
-        for one, one_parts, other, other_parts in (
-            (files[0], found[0], file, keys),
-            (file, keys, files[0], found[0]),
-        ):
+        for one, one_parts, other, other_parts in ((files[0], found[0], file, keys), (file, keys, files[0], found[0])):
             lacking = {key for key, _ in one_parts} - {key for key, _ in other_parts}
             if lacking:
                 raise DataError(

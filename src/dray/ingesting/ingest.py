@@ -46,12 +46,7 @@ from dray.ingesting.task import TaskRunner, too_many_rejects
 from dray.ingesting.transform import Function, Transform, find_schema
 from dray.ingesting.writing import MOST_PARTITIONS, Layout, require_partitions, too_many_partitions
 from dray.ingesting.written import IngestResult, Report, Written
-from dray.storage import (
-    DEFAULT,
-    StorageOptions,
-    absolute,
-    join,
-)
+from dray.storage import DEFAULT, StorageOptions, absolute, join
 
 STAGED = "staged"
 SCRATCH = "scratch"

@@ -130,12 +130,7 @@ class Session:
     async def view(self, address: str) -> dict[str, Any]:
         """Return how Ray sees its cluster."""
         answer: dict[str, Any] = await self.ask(
-            self.fleet.head_host,
-            "ask_ray",
-            ask="view",
-            address=address,
-            limit_s=_VIEW_S,
-            launcher=modules("launcher"),
+            self.fleet.head_host, "ask_ray", ask="view", address=address, limit_s=_VIEW_S, launcher=modules("launcher")
         )
         return answer
 

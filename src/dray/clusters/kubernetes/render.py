@@ -93,12 +93,7 @@ def render_job(
         spec["runtimeEnvYAML"] = yaml.safe_dump({"pip": list(requirements)}, sort_keys=False)
     spec["submitterPodTemplate"] = _submitter(settings, name, versions)
     spec["rayClusterSpec"] = _cluster_spec(settings, name, versions, run=run_name(name))
-    job = {
-        "apiVersion": API_VERSION,
-        "kind": "RayJob",
-        "metadata": _metadata(settings, name),
-        "spec": spec,
-    }
+    job = {"apiVersion": API_VERSION, "kind": "RayJob", "metadata": _metadata(settings, name), "spec": spec}
     rules.check(job, versions=versions, node=settings.node)
     return [config, job]
 
@@ -137,10 +132,7 @@ def run_name(name: str) -> str:
 
 
 def _cluster_spec(settings: Settings, name: str, versions: Versions, run: str | None = None) -> Manifest:
-    spec: Manifest = {
-        "rayVersion": versions.ray,
-        "authOptions": {"mode": "token", "secretName": token_name(name)},
-    }
+    spec: Manifest = {"rayVersion": versions.ray, "authOptions": {"mode": "token", "secretName": token_name(name)}}
     if settings.tls:
         spec["tlsOptions"] = {"enabled": True}
     if settings.autoscale:

@@ -22,14 +22,7 @@ _GROUP = {"groupName": str, "replicas": int, "minReplicas": int, "maxReplicas": 
 _OBJECT = {
     "apiVersion": str,
     "kind": str,
-    "metadata": {
-        "name": str,
-        "uid": str,
-        "generation": int,
-        "creationTimestamp": str,
-        "labels": {},
-        "annotations": {},
-    },
+    "metadata": {"name": str, "uid": str, "generation": int, "creationTimestamp": str, "labels": {}, "annotations": {}},
     "spec": {
         "nodeName": str,
         "rayVersion": str,

@@ -161,8 +161,7 @@ def require_same(found: Sequence[tuple[str, pa.Schema]]) -> pa.Schema:
     """
     plain = [
         Found(
-            location,
-            pa.schema([(f.name, f.type.value_type if pt.is_dictionary(f.type) else f.type) for f in schema]),
+            location, pa.schema([(f.name, f.type.value_type if pt.is_dictionary(f.type) else f.type) for f in schema])
         )
         for location, schema in found
     ]

@@ -13,11 +13,7 @@ from typing import Any
 from dray.clusters.fleet.host.place import Request, TroubleError, directory_of, python_of, read_state
 from dray.clusters.fleet.host.sending import MARK, boot
 
-_NO_EXPORTERS = {
-    "RAY_enable_metrics_collection": "0",
-    "AUTOSCALER_METRIC_PORT": "-1",
-    "DASHBOARD_METRIC_PORT": "-1",
-}
+_NO_EXPORTERS = {"RAY_enable_metrics_collection": "0", "AUTOSCALER_METRIC_PORT": "-1", "DASHBOARD_METRIC_PORT": "-1"}
 """Ray's exporters of metrics answer without a token and always listen at all addresses. Two of them are only switched
 off by a port that cannot be opened: Ray notes that in its log, and goes on."""
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any
 
 from pyarrow import fs as pafs
@@ -20,6 +21,8 @@ from pyarrow import fs as pafs
 from dray.data.read_options import as_options
 from dray.data.source import Source
 from dray.data.sources.files import DataFile, find_files, head, plain_name
+from dray.data.sources.sql_database import Database, is_address
+from dray.data.sources.tables import is_table
 from dray.errors import ConfigError, DataError, nearest
 from dray.storage import DEFAULT, StorageOptions, join, open_storage, translate_errors
 
@@ -29,8 +32,17 @@ ENDINGS = {
     ".json": "json", ".jsonl": "json", ".ndjson": "json",
     ".arrow": "arrow", ".arrows": "arrow", ".feather": "arrow", ".ipc": "arrow",
 }  # fmt: skip
-FORMATS = ("parquet", "csv", "json", "arrow", "delta", "sql")
-_TABS = (".tsv", ".tab")
+_OPENERS = {
+    "parquet": ("parquet", "open_parquet"),
+    "csv": ("csv", "open_csv"),
+    "json": ("json", "open_json"),
+    "arrow": ("arrow", "open_arrow"),
+    "delta": ("delta", "open_delta"),
+    "sql": ("sql", "open_sql"),
+    "table": ("tables", "open_table"),
+}
+"""A module of `sources/` and its function."""
+FORMATS = tuple(_OPENERS)[:-1]
 
 
 def open_source(
@@ -41,99 +53,34 @@ def open_source(
     csv: delimiter, quote, header, names, nulls, types. json: types, extra_fields. delta: version.
     sql: query or table, key, types.
     """
-    from dray.data.sources.partitioned import with_partitions
-    from dray.data.sources.sql_database import is_address
-    from dray.data.sources.tables import is_table, open_table
-
     if format is not None and format not in FORMATS:
         raise ConfigError(f'There is no format "{format}".{nearest(format, FORMATS)}', fix=f"Use {', '.join(FORMATS)}.")
     if is_table(locations):
-        return _call("table", open_table, (locations,), options)
+        return _open("table", locations, **options)
     if isinstance(locations, Sequence) and not isinstance(locations, str) and len(locations) == 1:
         locations = locations[0]
     if callable(locations) or is_address(locations) or format == "sql":
-        return _open_sql(locations, options)
+        database = Database(factory=locations) if callable(locations) else Database(str(locations))
+        return _open("sql", database, **options)
     names = [str(name) for name in ([locations] if not isinstance(locations, list | tuple) else locations)]
     found = format or format_of(names, storage)
-    source = _call(found, _OPENERS[found], (names, storage), options)
-    return (
-        source if found in ("parquet", "delta") else with_partitions(source, names, storage)
-    )  # these read their partitions themselves
+    source = _open(found, names, storage, **options)
+    if found in ("parquet", "delta"):  # these read their partitions themselves
+        return source
+    from dray.data.sources.partitioned import with_partitions
+
+    return with_partitions(source, names, storage)
 
 
-def _open_sql(location: Any, options: dict[str, Any]) -> Source:
-    from dray.data.sources.sql import open_sql
-    from dray.data.sources.sql_database import Database
-
-    database = Database(factory=location) if callable(location) else Database(str(location))
-    return _call("sql", open_sql, (database,), options)
-
-
-def _open_csv(
-    locations: list[str],
-    storage: StorageOptions,
-    *,
-    delimiter: str | None = None,
-    quote: str | None = '"',
-    header: bool = True,
-    names: tuple[str, ...] | None = None,
-    nulls: tuple[str, ...] | None = None,
-    types: Any = None,
-) -> Source:
-    from dray.data.sources.csv import open_csv
-    from dray.data.sources.csv_format import CsvFormat
-
-    if delimiter is None:
-        delimiter = "\t" if all(plain_name(location).endswith(_TABS) for location in locations) else ","
-    form = CsvFormat(delimiter=delimiter, quote=quote, header=header, names=names, nulls=nulls)
-    return open_csv(locations, storage, form, types)
-
-
-def _open_json(
-    locations: list[str], storage: StorageOptions, *, types: Any = None, extra_fields: Any = "reject"
-) -> Source:
-    from dray.data.sources.json import open_json
-
-    return open_json(locations, storage, types, extra_fields)
-
-
-def _open_parquet(locations: list[str], storage: StorageOptions) -> Source:
-    from dray.data.sources.parquet import open_parquet
-
-    return open_parquet(locations, storage)
-
-
-def _open_arrow(locations: list[str], storage: StorageOptions) -> Source:
-    from dray.data.sources.arrow import open_arrow
-
-    return open_arrow(locations, storage)
-
-
-def _open_delta(locations: list[str], storage: StorageOptions, *, version: int | None = None) -> Source:
-    from dray.data.sources.delta import open_delta
-
-    if len(locations) != 1:
-        raise ConfigError(f"{len(locations)} Delta Lake tables were named.", fix="Name one table.")
-    return open_delta(locations[0], storage, version)
-
-
-_OPENERS: dict[str, Callable[..., Source]] = {
-    "parquet": _open_parquet,
-    "csv": _open_csv,
-    "json": _open_json,
-    "arrow": _open_arrow,
-    "delta": _open_delta,
-}
-
-
-def _call(format: str, opener: Callable[..., Source], arguments: tuple[Any, ...], options: dict[str, Any]) -> Source:
+def _open(format: str, *arguments: Any, **options: Any) -> Source:
+    """Open a source by the opener of its format, whose module is loaded where it is needed."""
+    module, name = _OPENERS[format]
+    opener: Callable[..., Source] = getattr(import_module(f"dray.data.sources.{module}"), name)
     return opener(*arguments, **as_options(format, options))
 
 
 def format_of(locations: Sequence[str], storage: StorageOptions) -> str:
     """Return the format of the locations: by the kind of location, the files' suffixes, or their first bytes."""
-    from dray.data.sources.sql_database import is_address
-
     if len(locations) == 1 and is_address(locations[0]):
         return "sql"
     if any(_is_delta(location, storage) for location in locations):

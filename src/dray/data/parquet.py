@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dray.data.features import as_meant, column_of, is_text
-from dray.data.parquet_footer import footer_of, read_footer, reading, schema_of, stored_bytes
+from dray.data.parquet_footer import PARQUET, footer_of, read_footer, schema_of, stored_bytes
 from dray.data.partitions import Constant, constants_of, kept_types, partitions_of, with_constants
 from dray.data.shards import Slice
+from dray.data.sources.files import in_parallel, reading
 from dray.errors import DataError, DrayError, StorageError
 from dray.retry import OnWait, Retrier, no_report
 from dray.storage import StorageOptions, expand, open_storage, retrier_for
@@ -49,8 +49,7 @@ class Dataset:
 def open_dataset(locations: Sequence[str], storage: StorageOptions) -> Dataset:
     """Read the footers of all files, in parallel; refuse files whose columns differ."""
     files = expand(locations, storage)
-    with ThreadPoolExecutor(max_workers=16) as pool:
-        read = list(pool.map(lambda file: read_footer(file, storage), files))
+    read = in_parallel(lambda file: read_footer(file, storage), files)
     footers = [footer.metadata for footer in read]
     schemas = [schema_of(footer) for footer in footers]
     constants = _constants(locations, files, footers, schemas)
@@ -169,7 +168,7 @@ def _read_with_retries(
     """Yield the rows of one slice; after a transient error, open the file again and go on where reading stopped."""
     while True:
         try:
-            with reading(slice_.file):
+            with reading(slice_.file, PARQUET):
                 for taken, batch in _read_slice(source.open(slice_), slice_, columns, batch_rows):
                     retrier.succeeded()
                     slice_ = replace(slice_, start=taken.stop, position=taken.position + taken.rows)

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dray.data.features import dictionary_type
-from dray.errors import DataError
-from dray.storage import StorageOptions, open_storage, translate_errors, with_retries
+from dray.data.sources.files import reading
+from dray.storage import StorageOptions, open_storage, with_retries
 
 _TAIL_BYTES = 64 << 10
 """Read at once from the end of a file: enough for the footers of most."""
 _ENDING = b"PAR1"
+PARQUET = "Parquet"
+"""What a damaged file was read as, for messages."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,20 +29,6 @@ class Footer:
     """Of the footer's bytes: offset, size, least and greatest value of every column."""
 
 
-@contextmanager
-def reading(file: str) -> Iterator[None]:
-    """Name the file when it turns out to be damaged or unreadable."""
-    try:
-        with translate_errors(file):
-            yield
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, OSError) as error:
-        first_line = (str(error).splitlines() or ["no reason given"])[0]
-        raise DataError(
-            f"Cannot read {file} as Parquet: {first_line}",
-            fix="Check that the file is complete (it may still be written, or was cut off), or leave it out.",
-        ) from error
-
-
 def read_footer(file: str, storage: StorageOptions) -> Footer:
     """Return the footer of a file; retries."""
 
@@ -51,7 +37,7 @@ def read_footer(file: str, storage: StorageOptions) -> Footer:
         with filesystem.open_input_file(path) as stream:
             return footer_of(stream)
 
-    with reading(file):
+    with reading(file, PARQUET):
         return with_retries(file, storage, read)
 
 

@@ -26,10 +26,11 @@ import pyarrow.parquet as pq
 from pyarrow import fs as pafs
 
 from dray.data.open_source import format_of, open_source
-from dray.data.parquet_footer import reading as reading_parquet
+from dray.data.parquet_footer import PARQUET
 from dray.data.source import Source
 from dray.data.sources.delta import DeltaSource
 from dray.data.sources.files import find_files
+from dray.data.sources.files import reading as reading_file
 from dray.data.sources.sql_database import is_address
 from dray.data.sources.tables import TableSource
 from dray.errors import DataError, DrayError
@@ -114,7 +115,7 @@ def same_rows(before: str, now: str, storage: StorageOptions) -> bool:
     written to be read like that.
     """
     (old_files, old_path), (new_files, new_path) = (open_storage(file, storage) for file in (before, now))
-    with reading_parquet(before):
+    with reading_file(before, PARQUET):
         if before == now:  # named by all that tells its source from others
             return True
         if old_files.get_file_info(old_path).type != pafs.FileType.File:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import fields
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ import pytest
 from dray.data import open_source as opening
 from dray.data.open_source import open_source
 from dray.data.read_options import OPTIONS, as_options, parse_option
-from dray.data.sources.sql import open_sql
+from dray.data.sources.csv_format import CsvFormat
 from dray.errors import ConfigError
 
 
@@ -87,9 +89,12 @@ def test_what_a_refusal_says_to_write_is_taken(format: str) -> None:
 
 
 def test_every_option_of_every_format_has_a_type() -> None:
-    openers = dict(opening._OPENERS) | {"sql": open_sql}
-    for format, opener in openers.items():
-        taken = [name for name, p in inspect.signature(opener).parameters.items() if p.kind is p.KEYWORD_ONLY]
+    for format, (module, name) in opening._OPENERS.items():
+        opener = getattr(import_module(f"dray.data.sources.{module}"), name)
+        parameters = inspect.signature(opener).parameters.values()
+        taken = [parameter.name for parameter in parameters if parameter.kind is parameter.KEYWORD_ONLY]
+        if format == "csv":
+            taken = [entry.name for entry in fields(CsvFormat)] + taken
         assert taken == list(OPTIONS[format])
 
 

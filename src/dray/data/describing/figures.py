@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 Basis = Literal["exact", "sample", "estimate"]
@@ -19,9 +19,6 @@ class Figure:
 
     value: Any
     basis: Basis
-
-    def to_json(self) -> dict[str, Any]:
-        return {"value": self.value, "basis": self.basis}
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,21 +71,9 @@ class ColumnProfile:
     """Different ones among them."""
 
     def to_json(self) -> dict[str, Any]:
-        figures = ("nulls", "nan", "missing", "low", "high", "distinct", "infinite")
-        document: dict[str, Any] = {"name": self.name, "type": self.type, "kind": self.kind}
-        for name in figures:
-            figure: Figure | None = getattr(self, name)
-            document[name] = None if figure is None else figure.to_json()
-        document["values"] = {
-            "basis": self.values_basis,
-            "top": [{"value": found.value, "share": found.share} for found in self.values],
-        }
-        histogram = self.histogram
-        document["histogram"] = histogram and {
-            "counts": list(histogram.counts),
-            "low": histogram.low,
-            "high": histogram.high,
-        }
+        document = _json(self)
+        document["values"] = {"basis": document.pop("values_basis"), "top": document["values"]}
+        del document["seen"], document["distinct_seen"]
         return document
 
 
@@ -102,9 +87,6 @@ class Assignment:
     smallest: int
     even: bool
     """Every worker has rows, and the largest shard has at most 5 % more rows than the smallest."""
-
-    def to_json(self) -> dict[str, Any]:
-        return {"workers": self.workers, "largest": self.largest, "smallest": self.smallest, "even": self.even}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,31 +105,14 @@ class Layout:
     """What to do about it; None when nothing needs to be done."""
 
     def to_json(self) -> dict[str, Any]:
-        spread = self.rows_per_group
-        return {
-            "files": self.files,
-            "row_groups": self.row_groups,
-            "rows_per_group": spread and dict(zip(("least", "median", "most"), spread, strict=True)),
-            "largest_group_bytes": self.largest_group_bytes,
-            "dealings": [assignment.to_json() for assignment in self.dealings],
-            "advice": self.advice,
-        }
+        spread = self.rows_per_group and dict(zip(("least", "median", "most"), self.rows_per_group, strict=True))
+        return _json(self) | {"rows_per_group": spread}
 
 
 Concerning = Literal[
-    "empty",
-    "constant",
-    "mostly-missing",
-    "id",
-    "many-values",
-    "numbers-as-text",
-    "infinite",
-    "leak",
-    "leak-unchecked",
-    "label-missing",
-    "label-rare-class",
-    "rejects",
-]
+    "empty", "constant", "mostly-missing", "id", "many-values", "numbers-as-text", "infinite", "leak", "leak-unchecked",
+    "label-missing", "label-rare-class", "rejects",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,9 +124,6 @@ class Concern:
     message: str
     figure: float | None = None
     """The measure behind it, where there is one."""
-
-    def to_json(self) -> dict[str, Any]:
-        return {"kind": self.kind, "column": self.column, "message": self.message, "figure": self.figure}
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,25 +165,15 @@ class Description:
     seconds: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "name": self.name,
-            "format": self.format,
-            "rows": self.rows.to_json(),
-            "bytes": self.bytes,
-            "sample_rows": self.sample_rows,
-            "complete": self.complete,
-            "label": self.label,
-            "layout": self.layout.to_json(),
-            "columns": [column.to_json() for column in self.columns],
-            "warnings": [warning.to_json() for warning in self.warnings],
-            "rejected": self.rejected.to_json()
-            | {
-                "first": [
-                    {"file": row.file, "line": row.line, "reason": row.reason, "text": row.text} for row in self.rejects
-                ]
-            },
-            "seconds": round(self.seconds, 3),
-        }
+        document = _json(self)
+        document["rejected"]["first"] = document.pop("rejects")
+        columns = [column.to_json() for column in self.columns]
+        return document | {"columns": columns, "layout": self.layout.to_json(), "seconds": round(self.seconds, 3)}
+
+
+def _json(value: Any) -> dict[str, Any]:
+    """Return the fields by their names, as JSON has them: with lists for tuples."""
+    return asdict(value, dict_factory=lambda fields: {k: list(v) if isinstance(v, tuple) else v for k, v in fields})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

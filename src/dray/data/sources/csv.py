@@ -18,6 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.csv as pacsv
@@ -27,13 +28,13 @@ from dray.data.sources.columns import chosen
 from dray.data.sources.csv_format import BlockReader, CsvFormat
 from dray.data.sources.csv_numbers import Rows, sampled_numbers
 from dray.data.sources.csv_split import record_starts
-from dray.data.sources.files import DataFile, RandomFile, chunks, find_files, head, in_parallel
+from dray.data.sources.files import DataFile, RandomFile, chunks, find_files, head, in_parallel, plain_name
 from dray.data.sources.lines import LineNumbers
 from dray.data.sources.numbers import Numbers
 from dray.data.sources.quotes import first_sure_start, last_end
 from dray.data.sources.record_blocks import parse_in_order, whole_records
 from dray.data.sources.types import Found, agree, is_number, text_where_mixed
-from dray.errors import DataError
+from dray.errors import ConfigError, DataError
 from dray.storage import StorageOptions
 
 HEAD_BYTES = 64 << 10
@@ -107,11 +108,15 @@ class CsvSource:
 def open_csv(
     locations: Sequence[str],
     storage: StorageOptions,
-    form: CsvFormat,
+    *,
     types: Mapping[str, str | pa.DataType] | None = None,
+    **how: Any,
 ) -> CsvSource:
-    """Read the header and samples of all files, and choose common types."""
-    form.check()
+    """Read the header and samples of all files, and choose common types. `how` are the fields of a `CsvFormat`."""
+    tabs = all(plain_name(location).endswith((".tsv", ".tab")) for location in locations)
+    form = CsvFormat(**{"delimiter": "\t" if tabs else ",", **how})
+    if form.delimiter == form.quote:
+        raise ConfigError(f"The CSV delimiter and quote are both {form.quote!r}.", fix="Give two characters.")
     files = find_files(locations, storage)
     sample_bytes = min(SAMPLE_BYTES, max(HEAD_BYTES // 4, ALL_SAMPLES_BYTES // (3 * len(files))))
     opened = in_parallel(lambda file: _open(file, form, storage, sample_bytes), files)

@@ -17,7 +17,7 @@ from dray.data.sources.csv_numbers import Rows, first_changed
 from dray.data.sources.numbers import may_wrap
 from dray.data.sources.quotes import Quoting, ends_inside, records
 from dray.data.sources.record_blocks import BadRow, Parsed, RecordBlock, keep_good
-from dray.errors import ConfigError, DataError
+from dray.errors import DataError
 
 BOM = b"\xef\xbb\xbf"
 NULLS = ("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "N/A", "NA",
@@ -45,14 +45,6 @@ class CsvFormat:
     nulls: tuple[str, ...] | None = None
     """What means a missing value, besides the empty cell: in text unless it is quoted, in other columns quoted or
     not. Default: see `NULLS`."""
-
-    def check(self) -> None:
-        """Refuse what cannot be read."""
-        for name, value in (("delimiter", self.delimiter), ("quote", self.quote)):
-            if value is not None and (len(value) != 1 or not value.isascii() or value in "\r\n"):
-                raise ConfigError(f"The CSV {name} is {value!r}.", fix="It must be one ASCII character.")
-        if self.delimiter == self.quote:
-            raise ConfigError(f"The CSV delimiter and quote are both {self.quote!r}.", fix="Give two characters.")
 
     def quoting(self, newline: bytes = b"\n") -> Quoting:
         return Quoting(ord(self.delimiter), ord(self.quote) if self.quote is not None else None, newline)

@@ -17,7 +17,7 @@ import pyarrow as pa
 from dray.data.source import PIECE_BYTES, OnReject, Piece
 from dray.data.sources.columns import chosen
 from dray.data.sources.extras import load
-from dray.errors import DataError
+from dray.errors import ConfigError, DataError
 from dray.s3 import redact
 from dray.storage import StorageOptions, absolute, is_s3, open_storage, s3_variables, translate_errors
 
@@ -70,9 +70,11 @@ class DeltaSource:
         yield from fragment.to_batches(schema=dataset.schema, columns=names, batch_size=BATCH_ROWS)
 
 
-def open_delta(location: str, storage: StorageOptions, version: int | None = None) -> DeltaSource:
+def open_delta(locations: Sequence[str], storage: StorageOptions, *, version: int | None = None) -> DeltaSource:
     """Read the log of a table; the newest version if none is named."""
-    location = absolute(location)
+    if len(locations) != 1:
+        raise ConfigError(f"{len(locations)} Delta Lake tables were named.", fix="Name one table.")
+    location = absolute(locations[0])
     table = _load(location, version, storage)
     actions = pa.table(table.get_add_actions(flatten=True))
     # The log writes paths percent-encoded, as in URLs.

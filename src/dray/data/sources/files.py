@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import groupby
 from typing import TypeVar
 
 import pyarrow as pa
@@ -43,15 +44,15 @@ def plain_name(location: str) -> str:
 
 def find_files(locations: Sequence[str], storage: StorageOptions) -> list[DataFile]:
     """Return every file that the locations name, with its size."""
-    names = expand(locations, storage)
-    filesystem, _ = open_storage(names[0], storage)
-    if all(is_s3(name) == is_s3(names[0]) for name in names):
+    found = []
+    for _, group in groupby(expand(locations, storage), is_s3):  # sorted, and so the local ones together
+        names = list(group)
+        filesystem, _ = open_storage(names[0], storage)
         with translate_errors(names[0]):
-            sizes = [info.size for info in filesystem.get_file_info([open_storage(name, storage)[1] for name in names])]
-    else:
-        sizes = in_parallel(lambda name: _size(name, storage), names)
-    # A size of None: the file was removed after it was listed; reading it raises the error.
-    return [DataFile(name, size or 0, compression_of(name)) for name, size in zip(names, sizes, strict=True)]
+            infos = filesystem.get_file_info([open_storage(name, storage)[1] for name in names])
+        # A size of None: the file was removed after it was listed; reading it raises the error.
+        found += [DataFile(name, info.size or 0, compression_of(name)) for name, info in zip(names, infos, strict=True)]
+    return found
 
 
 def compression_of(location: str) -> str | None:
@@ -198,10 +199,3 @@ def head(file: DataFile, storage: StorageOptions, size: int) -> bytes:
         if len(collected) >= size:
             break
     return collected[:size]
-
-
-def _size(location: str, storage: StorageOptions) -> int | None:
-    filesystem, path = open_storage(location, storage)
-    with translate_errors(location):
-        size: int | None = filesystem.get_file_info(path).size
-        return size

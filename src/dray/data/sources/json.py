@@ -203,6 +203,7 @@ def _unfinished(records: Records) -> list[BadRow]:
 def open_json(
     locations: Sequence[str],
     storage: StorageOptions,
+    *,
     types: Mapping[str, str | pa.DataType] | None = None,
     extra_fields: ExtraFields = "reject",
 ) -> JsonSource:

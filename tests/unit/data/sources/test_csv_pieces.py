@@ -16,7 +16,6 @@ from reading import read_all
 from dray.data.source import Piece
 from dray.data.sources import csv, csv_split, files, quotes, record_blocks
 from dray.data.sources.csv import open_csv
-from dray.data.sources.csv_format import CsvFormat
 from dray.data.sources.quotes import Effect, Quoting, effect_of, first_sure_start, last_end, records
 from dray.storage import StorageOptions
 
@@ -111,7 +110,7 @@ def test_pieces_of_any_size_hold_the_rows_of_the_whole(
     text = (b"\xef\xbb\xbf" if bom else b"") + b"x,y\n" + text
     with tempfile.TemporaryDirectory() as directory, small(chunk, window):
         (Path(directory) / "a.csv").write_bytes(text)
-        source = open_csv([directory], StorageOptions(), CsvFormat(), {"x": "string", "y": "string"})
+        source = open_csv([directory], StorageOptions(), types={"x": "string", "y": "string"})
         table, rejects = read_all(source, target_bytes=piece)
         whole, rejects_of_whole = read_all(source)
     assert table.equals(whole) and rejects == rejects_of_whole
@@ -130,7 +129,7 @@ def test_exactly_those_rows_are_rejected_that_cannot_be_read_alone(records: list
         with tempfile.TemporaryDirectory() as directory:
             text = "\n".join(["n,s", "0,first", *lines]).encode(errors="surrogateescape")
             (Path(directory) / "a.csv").write_bytes(text)
-            source = open_csv([directory], StorageOptions(), CsvFormat(), {"n": "int64", "s": "string"})
+            source = open_csv([directory], StorageOptions(), types={"n": "int64", "s": "string"})
             table, rejects = read_all(source)
             return table.to_pylist()[1:], [f"{reject.reason}: {reject.text}" for reject in rejects]
 
@@ -154,14 +153,14 @@ def small(chunk: int, window: int):  # type: ignore[no-untyped-def]
 
 def test_a_file_without_quotes_is_divided_evenly(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_bytes(b"x,y\n" + b"1,2\n" * 10_000)
-    pieces = open_csv([str(tmp_path)], StorageOptions(), CsvFormat()).pieces(4_000)
+    pieces = open_csv([str(tmp_path)], StorageOptions()).pieces(4_000)
     assert [piece.bytes for piece in pieces] == [4_000] * 10
 
 
 def test_a_quoted_value_longer_than_a_piece_is_not_divided(tmp_path: Path) -> None:
     text = "lines\n" * 200_000  # nothing in it, for 1.2 MB, tells that it is within quotes
     (tmp_path / "a.csv").write_text(f'x,y\n1,"{text}"\n' + "2,b\n" * 10)
-    source = open_csv([str(tmp_path)], StorageOptions(), CsvFormat())
+    source = open_csv([str(tmp_path)], StorageOptions())
     table, rejects = read_all(source, target_bytes=100_000)
     assert not rejects
     assert table.column("y").to_pylist() == [text, *"b" * 10]
@@ -172,7 +171,7 @@ def test_a_quote_that_swallows_the_file_is_an_error_that_says_where(
 ) -> None:
     monkeypatch.setattr(record_blocks, "MOST_RECORD_BYTES", 1 << 20)
     (tmp_path / "a.csv").write_text('x,y\n1,a\n2,"b\n' + "3,c\n" * 2_000_000)
-    source = open_csv([str(tmp_path)], StorageOptions(), CsvFormat())
+    source = open_csv([str(tmp_path)], StorageOptions())
     with pytest.raises(record_blocks.DataError, match="record of more than 1 MB, beginning at byte 8"):
         read_all(source)
 
@@ -180,5 +179,5 @@ def test_a_quote_that_swallows_the_file_is_an_error_that_says_where(
 def test_pieces_are_the_same_for_files_beside_each_other(tmp_path: Path) -> None:
     for name in "ab":
         (tmp_path / f"{name}.csv").write_text("x\n1\n2\n")
-    pieces = open_csv([str(tmp_path)], StorageOptions(), CsvFormat()).pieces()
+    pieces = open_csv([str(tmp_path)], StorageOptions()).pieces()
     assert pieces == [Piece(str(tmp_path / f"{name}.csv"), i, 2, 6, 4) for i, name in enumerate("ab")]

@@ -117,49 +117,70 @@ def name_of(function: Any) -> str:
     return str(name) if module in (None, "__main__") else f"{module}.{name}"
 
 
-def freeze(item: Any, store: Store) -> Frozen | Trouble:
-    """Pickle an item the moment it comes: its iterator may reuse what it gave."""
-    store.begin()
-    try:
-        data, keys, size = dumps(item, store)
-    except Exception as error:
-        return _cannot(0, item, error)
-    return Frozen(data, keys, size - len(data))
+class Packing:
+    """The part of an executor for other processes that packs items: pickled, with large objects in its store."""
 
+    freezes = True
 
-def pack_items(items: Sequence[Any], store: Store) -> Packed:
-    """Return the items in one pickle; if one cannot be, tell which."""
-    store.begin()
-    try:
-        payload, keys, size = dumps(items, store)
-    except Exception:
-        return Packed(None, troubles=_find_unpicklable(items, store))
-    frozen = [item for item in items if type(item) is Frozen]
-    keys += tuple(key for item in frozen for key in item.keys)
-    return Packed(payload, size + sum(item.stored_bytes for item in frozen), keys)
+    def __init__(self, store: Store) -> None:
+        self._store = store
 
+    def freeze(self, item: Any) -> Frozen | Trouble:
+        """Pickle an item the moment it comes: its iterator may reuse what it gave."""
+        self._store.begin()
+        try:
+            data, keys, size = dumps(item, self._store)
+        except Exception as error:
+            return _cannot(0, item, error)
+        return Frozen(data, keys, size - len(data))
 
-def split_items(payload: bytes, spans: Sequence[tuple[int, int]], store: Store) -> list[Packed]:
-    """Return stretches of packed items, packed by themselves. Large objects are not stored anew."""
-    reader = _Local(payload, store, thawed=False)
-    items = reader.load()
-    known = {id(view): key for key, view in reader.views.items()}
-    parts = []
-    for start, stop in spans:
-        part = items[start:stop]
-        data, keys, size = dumps(part, store, known)
-        frozen = tuple(key for item in part if type(item) is Frozen for key in item.keys)
-        store.use(frozen)
-        parts.append(Packed(data, size, keys + frozen))
-    return parts
+    def pack(self, items: Sequence[Any]) -> Packed:
+        """Return the items in one pickle; if one cannot be, tell which."""
+        self._store.begin()
+        try:
+            payload, keys, size = dumps(items, self._store)
+        except Exception:
+            return Packed(None, troubles=self._find_unpicklable(items))
+        frozen = [item for item in items if type(item) is Frozen]
+        keys += tuple(key for item in frozen for key in item.keys)
+        return Packed(payload, size + sum(item.stored_bytes for item in frozen), keys)
 
+    def split(self, payload: bytes, spans: Sequence[tuple[int, int]]) -> list[Packed]:
+        """Return stretches of packed items, packed by themselves. Large objects are not stored anew."""
+        reader = _Local(payload, self._store, thawed=False)
+        items = reader.load()
+        known = {id(view): key for key, view in reader.views.items()}
+        parts = []
+        for start, stop in spans:
+            part = items[start:stop]
+            data, keys, size = dumps(part, self._store, known)
+            frozen = tuple(key for item in part if type(item) is Frozen for key in item.keys)
+            self._store.use(frozen)
+            parts.append(Packed(data, size, keys + frozen))
+        return parts
 
-def item_text(payload: bytes, offset: int, store: Store) -> str:
-    """Return an item of a batch as text."""
-    try:
-        return text_of(_Local(payload, store, thawed=True).load()[offset])
-    except Exception:  # one that only the processes can read
-        return ""
+    def text(self, payload: bytes, offset: int) -> str:
+        """Return an item of a batch as text."""
+        try:
+            return text_of(_Local(payload, self._store, thawed=True).load()[offset])
+        except Exception:  # one that only the processes can read
+            return ""
+
+    def unpack(self, results: bytes) -> list[Any]:
+        values: list[Any] = pickle.loads(results)  # noqa: S301  (from a process of ours)
+        return values
+
+    def release(self, keys: Sequence[Hashable]) -> None:
+        self._store.release(keys)
+
+    def _find_unpicklable(self, items: Sequence[Any]) -> list[Trouble]:
+        troubles = []
+        for offset, item in enumerate(items):
+            try:
+                self._store.release(dumps(item, self._store)[1])
+            except Exception as error:
+                troubles.append(_cannot(offset, item, error))
+        return troubles
 
 
 def load_error(data: bytes | None) -> BaseException | None:
@@ -171,16 +192,6 @@ def load_error(data: bytes | None) -> BaseException | None:
     except Exception:
         return None
     return error if isinstance(error, BaseException) else None
-
-
-def _find_unpicklable(items: Sequence[Any], store: Store) -> list[Trouble]:
-    troubles = []
-    for offset, item in enumerate(items):
-        try:
-            store.release(dumps(item, store)[1])
-        except Exception as error:
-            troubles.append(_cannot(offset, item, error))
-    return troubles
 
 
 def _cannot(offset: int, item: Any, error: Exception) -> Trouble:

@@ -18,12 +18,13 @@ from typing import Any
 
 from dray.batch import packing, wire
 from dray.batch.child import Child
-from dray.batch.executor import Batch, BatchEvent, Died, Done, Kind, Packed, Trouble
+from dray.batch.executor import Batch, BatchEvent, Died, Done, Kind, Trouble
 from dray.batch.function import BatchFunction, Tell, ignore
 from dray.batch.memory import available_bytes, own_bytes
 from dray.batch.run_items import GRACE_S
 from dray.batch.shared import Memory, Store
 from dray.errors import ConfigError, WorkerError
+from dray.events.format import size
 
 Printed = Callable[[str, bool], None]
 """Hears what a process printed, and whether it was to stderr."""
@@ -37,11 +38,10 @@ _CRASHES = {signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGILL, signal
 _EXIT_S = 1.0
 
 
-class Processes:
+class Processes(packing.Packing):
     """An executor with `slots` processes, started when there is something for them to do."""
 
     task_overhead_s = 0.0005
-    freezes = True
     name = "processes"
 
     def __init__(
@@ -57,6 +57,7 @@ class Processes:
         output: Printed | None = None,
         tell: Tell = ignore,
     ) -> None:
+        super().__init__(STORE)
         self.slots = slots
         self._function, self._function_keys = packing.pack_function(function, STORE)
         self._name = packing.name_of(function)
@@ -74,25 +75,6 @@ class Processes:
         self._start_failures = 0
         self._looked_at = 0.0
         self._finalizer = weakref.finalize(self, _kill_all, self._children, os.getpid())
-
-    def freeze(self, item: Any) -> Any:
-        return packing.freeze(item, STORE)
-
-    def pack(self, items: Sequence[Any]) -> Packed:
-        return packing.pack_items(items, STORE)
-
-    def split(self, payload: Any, spans: Sequence[tuple[int, int]]) -> list[Packed]:
-        return packing.split_items(payload, spans, STORE)
-
-    def text(self, payload: Any, offset: int) -> str:
-        return packing.item_text(payload, offset, STORE)
-
-    def unpack(self, results: Any) -> list[Any]:
-        values: list[Any] = pickle.loads(results)  # noqa: S301  (from a process of ours)
-        return values
-
-    def release(self, keys: Sequence[Hashable]) -> None:
-        STORE.release(keys)
 
     def waiting(self) -> int:
         return len(self._batches)
@@ -226,14 +208,14 @@ class Processes:
             if self._limit_s is not None and child.running_s() > self._limit_s + GRACE_S:
                 self._end(child, "time", f"It took longer than {self._limit_s:g} s and could not be interrupted.")
             elif self._memory_bytes and (used := own_bytes(child.pid)) > self._memory_bytes:
-                self._end(child, "memory", f"Its process used {_size(used)}, more than {_size(self._memory_bytes)}.")
+                self._end(child, "memory", f"Its process used {size(used)}, more than {size(self._memory_bytes)}.")
         memory = available_bytes()
         if memory is not None and memory[0] < LOW_MEMORY * memory[1]:
             busy = [child for child in self._children if child.batches]
             if busy:
                 largest = max(busy, key=lambda child: own_bytes(child.pid))
                 used = own_bytes(largest.pid)
-                self._end(largest, "memory", f"Its process used {_size(used)} when the machine ran out of memory.")
+                self._end(largest, "memory", f"Its process used {size(used)} when the machine ran out of memory.")
 
     def _end(self, child: Child, kind: Kind, reason: str) -> None:
         if child.verdict is None:
@@ -305,10 +287,6 @@ def _cause(code: int) -> str:
     if -code in _CRASHES:
         return f"crashed ({name})"
     return f"was killed ({name}; by the function, by another process, or by the kernel when memory ran out)"
-
-
-def _size(count: float) -> str:
-    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
 
 
 def to_the_streams(text: str, to_stderr: bool) -> None:

@@ -8,7 +8,7 @@ import os
 import pickle
 import sys
 import time
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any
 
 import cloudpickle
@@ -25,7 +25,7 @@ from ray.exceptions import (
 )
 
 from dray.batch import packing, run_items, wire
-from dray.batch.executor import Batch, BatchEvent, Died, Done, Packed, Trouble
+from dray.batch.executor import Batch, BatchEvent, Died, Done, Trouble
 from dray.batch.function import BatchFunction, Context, Tell, ignore, opened
 from dray.batch.processes import Printed, to_the_streams
 from dray.batch.shared import Store
@@ -106,11 +106,10 @@ def _run(
     return "done", results, troubles, seconds, printed, cloudpickle.dumps(_told)
 
 
-class RayTasks:
+class RayTasks(packing.Packing):
     """An executor with a slot for each CPU of the cluster that an item may use. Closes the cluster if it owns it."""
 
     task_overhead_s = 0.005
-    freezes = True
     name = "cluster"
 
     def __init__(
@@ -126,6 +125,7 @@ class RayTasks:
         output: Printed | None = None,
         tell: Tell = ignore,
     ) -> None:
+        super().__init__(_store())
         self._cluster = cluster
         self._resources = {"num_cpus": 1.0, **(resources or {})}
         self._workers = workers
@@ -134,7 +134,6 @@ class RayTasks:
         self._own_process = own_process
         self._output = output or to_the_streams
         self._tell = tell
-        self._store = _store()
         self._name = packing.name_of(function)
         self._batches: dict[Any, Batch] = {}
         self._sent_at: dict[Any, float] = {}
@@ -144,25 +143,6 @@ class RayTasks:
         self._digest = f"{id(self)}-{time.time_ns()}".encode()
         self._function = ray.put((data, [os.path.abspath(entry) for entry in sys.path]))  # noqa: PTH100
         self._task = ray.remote(_run).options(**_options(self._resources, runtime_env))
-
-    def freeze(self, item: Any) -> Any:
-        return packing.freeze(item, self._store)
-
-    def pack(self, items: Sequence[Any]) -> Packed:
-        return packing.pack_items(items, self._store)
-
-    def split(self, payload: Any, spans: Sequence[tuple[int, int]]) -> list[Packed]:
-        return packing.split_items(payload, spans, self._store)
-
-    def text(self, payload: Any, offset: int) -> str:
-        return packing.item_text(payload, offset, self._store)
-
-    def unpack(self, results: Any) -> list[Any]:
-        values: list[Any] = pickle.loads(results)  # noqa: S301  (from a worker of ours)
-        return values
-
-    def release(self, keys: Sequence[Hashable]) -> None:
-        self._store.release(keys)
 
     def waiting(self) -> int:
         return len(self._batches)

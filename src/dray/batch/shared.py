@@ -130,13 +130,13 @@ class Store:
                 self._remove_dead()
 
     def dropped(self) -> list[Hashable]:
-        """Return what was let go since the last call, so that the processes may forget it."""
+        """Return what was dropped since the last call, so that the processes may forget it."""
         with self._lock:
             dropped, self._dropped = self._dropped, []
             return dropped
 
     def end(self) -> None:
-        """Let go what only this use has kept alive."""
+        """Drop what only this use has kept alive."""
         with self._lock:
             for entry in list(self._entries.values()):
                 if entry.users <= 0 and entry.weak is None:

@@ -5,8 +5,10 @@ What ends a process ends this one: an exit, a crash and a full memory are not su
 
 from __future__ import annotations
 
+import signal
 import threading
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from dray.batch import run_items
@@ -70,20 +72,12 @@ class ThisProcess:
         self._batches.clear()
 
 
-class _previous_alarm:  # noqa: N801
+@contextmanager
+def _previous_alarm(limit_s: float | None) -> Iterator[None]:
     """Put the program's own handler of SIGALRM back."""
-
-    def __init__(self, limit_s: float | None) -> None:
-        self._needed = limit_s is not None
-
-    def __enter__(self) -> None:
-        if self._needed:
-            import signal
-
-            self._before = signal.getsignal(signal.SIGALRM)
-
-    def __exit__(self, *_: object) -> None:
-        if self._needed:
-            import signal
-
-            signal.signal(signal.SIGALRM, self._before)
+    before = None if limit_s is None else signal.getsignal(signal.SIGALRM)
+    try:
+        yield
+    finally:
+        if limit_s is not None:
+            signal.signal(signal.SIGALRM, before)

@@ -10,7 +10,6 @@ from dray.events.format import count, duration, size
 START_PROCESS_S = 0.1
 """To start the processes of this machine, all at the same time."""
 JOIN_CLUSTER_S = 3.0
-START_CLUSTER_S = 6.0
 NETWORK_BYTES_S = 200e6
 """What a driver sends to and takes from a cluster: a fast network, pickled on one core."""
 WORTH = 1.2

@@ -11,7 +11,6 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from os import PathLike, fspath
-from types import TracebackType
 from typing import Any, Generic, Literal, Self, TypeVar, get_args, overload
 
 from dray.batch.engine import Chunk, Emit, Engine, Items, silence
@@ -81,9 +80,7 @@ class Results(Generic[R]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 

@@ -37,7 +37,7 @@ def read(payload: bytes, keys: Any, store: Store) -> Any:
 
 def test_the_same_array_in_many_items_is_stored_once(store: Store) -> None:
     array = large()
-    packed = packing.pack_items([(array, number) for number in range(100)], store)
+    packed = packing.Packing(store).pack([(array, number) for number in range(100)])
     assert store.stored == 1
     assert len(packed.payload) < 10_000
     items = read(packed.payload, packed.shared, store)
@@ -48,7 +48,7 @@ def test_the_same_array_in_many_items_is_stored_once(store: Store) -> None:
 def test_batch_after_batch_and_call_after_call_it_stays_the_same(store: Store) -> None:
     array = large()
     for number in range(10):
-        packed = packing.pack_items([(array, number)], store)
+        packed = packing.Packing(store).pack([(array, number)])
         store.release(packed.shared)
         store.end()
     assert store.stored == 1
@@ -56,9 +56,9 @@ def test_batch_after_batch_and_call_after_call_it_stays_the_same(store: Store) -
 
 def test_an_array_that_was_changed_is_stored_anew(store: Store) -> None:
     array = large()
-    first = packing.pack_items([array], store)
+    first = packing.Packing(store).pack([array])
     array[5] = -1.0
-    second = packing.pack_items([array], store)
+    second = packing.Packing(store).pack([array])
     assert store.stored == 2
     assert read(first.payload, first.shared, store)[0][5] == 5.0
     assert read(second.payload, second.shared, store)[0][5] == -1.0
@@ -69,15 +69,15 @@ def test_an_iterator_that_reuses_its_buffer_is_taken_at_its_word(store: Store) -
     frozen = []
     for number in range(3):
         buffer[0] = number
-        frozen.append(packing.freeze(buffer, store))
-    packed = packing.pack_items(frozen, store)
+        frozen.append(packing.Packing(store).freeze(buffer))
+    packed = packing.Packing(store).pack(frozen)
     assert [item[0] for item in read(packed.payload, packed.shared, store)] == [0.0, 1.0, 2.0]
 
 
 def test_a_new_object_at_an_old_address_is_not_mistaken(store: Store) -> None:
     for number in range(20):
         array = np.full(200_000, float(number))
-        packed = packing.pack_items([array], store)
+        packed = packing.Packing(store).pack([array])
         assert read(packed.payload, packed.shared, store)[0][0] == number
         store.release(packed.shared)
         del array
@@ -87,7 +87,7 @@ def test_objects_that_are_gone_leave_nothing_behind(store: Store) -> None:
     gc.collect()
     before = descriptors()
     for number in range(50):
-        packed = packing.pack_items([large() + number], store)
+        packed = packing.Packing(store).pack([large() + number])
         store.release(packed.shared)
     store.begin()
     assert descriptors() == before
@@ -97,7 +97,7 @@ def test_byte_strings_that_nobody_uses_do_not_pile_up(store: Store) -> None:
     before = descriptors()
     size = IDLE_BYTES // 8
     for number in range(40):
-        packed = packing.pack_items([bytes([number]) * size], store)
+        packed = packing.Packing(store).pack([bytes([number]) * size])
         store.release(packed.shared)
     assert descriptors() - before <= 9
     store.end()
@@ -117,7 +117,7 @@ def test_byte_strings_that_nobody_uses_do_not_pile_up(store: Store) -> None:
     ids=["bytes", "bytearray", "str", "table", "fortran", "strided"],
 )
 def test_every_large_kind_comes_back_as_it_was(value: Any, store: Store) -> None:
-    packed = packing.pack_items([value, [value]], store)
+    packed = packing.Packing(store).pack([value, [value]])
     assert store.stored == 1
     one, (other,) = read(packed.payload, packed.shared, store)
     for found in (one, other):
@@ -128,33 +128,33 @@ def test_every_large_kind_comes_back_as_it_was(value: Any, store: Store) -> None
 def test_frames_of_pandas_share_their_arrays(store: Store) -> None:
     pd = pytest.importorskip("pandas")
     frame = pd.DataFrame({"a": large(), "b": large()})
-    packed = packing.pack_items([(frame, number) for number in range(10)], store)
+    packed = packing.Packing(store).pack([(frame, number) for number in range(10)])
     assert len(packed.payload) < 100_000
     assert read(packed.payload, packed.shared, store)[3][0].equals(frame)
 
 
 def test_a_batch_is_split_without_storing_anything_again(store: Store) -> None:
     array = large()
-    packed = packing.pack_items([(array, number) for number in range(10)], store)
-    parts = packing.split_items(packed.payload, [(0, 4), (4, 10)], store)
+    packed = packing.Packing(store).pack([(array, number) for number in range(10)])
+    parts = packing.Packing(store).split(packed.payload, [(0, 4), (4, 10)])
     store.release(packed.shared)
     assert store.stored == 1
     assert [len(read(part.payload, part.shared, store)) for part in parts] == [4, 6]
-    frozen = packing.pack_items([packing.freeze(array, store), 1], store)
-    (part,) = packing.split_items(frozen.payload, [(0, 1)], store)
+    frozen = packing.Packing(store).pack([packing.Packing(store).freeze(array), 1])
+    (part,) = packing.Packing(store).split(frozen.payload, [(0, 1)])
     store.release(frozen.shared)
     assert np.array_equal(read(part.payload, part.shared, store)[0], array)
-    assert packing.item_text(frozen.payload, 1, store) == "1"
+    assert packing.Packing(store).text(frozen.payload, 1) == "1"
 
 
 def test_small_things_are_not_shared(store: Store) -> None:
-    packed = packing.pack_items([np.arange(10), "text", b"bytes", {"a": [1, 2]}], store)
+    packed = packing.Packing(store).pack([np.arange(10), "text", b"bytes", {"a": [1, 2]}])
     assert packed.shared == ()
     assert size_of(object()) == 0
 
 
 def test_an_item_that_cannot_be_pickled_is_named(store: Store) -> None:
-    packed = packing.pack_items([1, (number for number in range(3)), large()], store)
+    packed = packing.Packing(store).pack([1, (number for number in range(3)), large()])
     assert [(trouble.offset, trouble.kind) for trouble in packed.troubles] == [(1, "pickle")]
     assert "generator" in packed.troubles[0].reason
     store.end()
@@ -164,7 +164,7 @@ def test_a_store_survives_what_cannot_be_pickled_halfway(store: Store) -> None:
     array = large()
     with pytest.raises(TypeError):
         packing.dumps((array, (number for number in range(3))), store)  # the array is stored by then
-    packed = packing.pack_items([array], store)
+    packed = packing.Packing(store).pack([array])
     store.release(packed.shared)
     del array
     before = descriptors()

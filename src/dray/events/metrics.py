@@ -17,36 +17,15 @@ from math import isnan
 
 from dray.errors import ConfigError, nearest
 
-HIGHER_IS_BETTER: dict[str, bool] = {
-    # XGBoost's (https://xgboost.readthedocs.io/en/release_3.2.0/parameter.html)
-    "rmse": False,
-    "rmsle": False,
-    "mae": False,
-    "mape": False,
-    "mphe": False,
-    "quantile": False,
-    "logloss": False,
-    "error": False,
-    "merror": False,
-    "mlogloss": False,
-    "poisson-nloglik": False,
-    "gamma-nloglik": False,
-    "gamma-deviance": False,
-    "tweedie-nloglik": False,
-    "cox-nloglik": False,
-    "aft-nloglik": False,
-    "interval-regression-accuracy": True,
-    "auc": True,
-    "aucpr": True,
-    "ams": True,
-    "pre": True,
-    "map": True,
-    "ndcg": True,
-    # A recommender's, beside rmse, mae, map and ndcg
-    "recall": True,
-    "coverage": True,
-}
-XGBOOST_METRICS = frozenset(HIGHER_IS_BETTER) - {"recall", "coverage"}
+_LOWER = (
+    *("rmse", "rmsle", "mae", "mape", "mphe", "quantile", "logloss", "error", "merror", "mlogloss"),
+    *("poisson-nloglik", "gamma-nloglik", "gamma-deviance", "tweedie-nloglik", "cox-nloglik", "aft-nloglik"),
+)
+_HIGHER = ("interval-regression-accuracy", "auc", "aucpr", "ams", "pre", "map", "ndcg")
+XGBOOST_METRICS = frozenset((*_LOWER, *_HIGHER))
+"""https://xgboost.readthedocs.io/en/release_3.2.0/parameter.html"""
+HIGHER_IS_BETTER = dict.fromkeys(_LOWER, False) | dict.fromkeys((*_HIGHER, "recall", "coverage"), True)
+"""XGBoost's, and a recommender's beside rmse, mae, map and ndcg."""
 
 _SETS = ("eval-", "train-", "popular-")
 _OF_RANKINGS = ("pre", "map", "ndcg")

@@ -143,13 +143,10 @@ class PlainLines:
         since = f"from {self._progress.word} {event.round} on"
         self._line(event, "joined", f"{name_worker(event.worker, event.host)}: {many(event.rows, 'rows')} {since}")
 
-    @_show.register
-    def _show_worker_leaving(self, event: kinds.WorkerLeaving) -> None:
-        self._line(event, "leaving", f"{name_worker(event.worker, event.host)}: {event.why}")
-
-    @_show.register
-    def _show_worker_left(self, event: kinds.WorkerLeft) -> None:
-        self._line(event, "left", f"{name_worker(event.worker, event.host)}: {event.why}")
+    @_show.register(kinds.WorkerLeaving)
+    @_show.register(kinds.WorkerLeft)
+    def _show_departure(self, event: kinds.WorkerLeaving | kinds.WorkerLeft) -> None:
+        self._line(event, event.kind, f"{name_worker(event.worker, event.host)}: {event.why}")
 
     @_show.register
     def _show_run_resumed(self, event: kinds.RunResumed) -> None:

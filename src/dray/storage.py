@@ -156,7 +156,19 @@ def write_atomically(location: str, options: StorageOptions, write: Callable[[pa
             sink = pa.PythonFile(spool, mode="w")
             write(sink)
             sink.flush()
-        with_retries(location, options, lambda: _upload(filesystem, path, spool))
+        upload(location, options, spool)
+
+
+def upload(location: str, options: StorageOptions, content: IO[bytes]) -> None:
+    """Write a local file to an object, with retries."""
+    filesystem, path = open_storage(location, options)
+
+    def write() -> None:
+        content.seek(0)
+        with filesystem.open_output_stream(path) as stream:
+            shutil.copyfileobj(content, stream, 8 << 20)
+
+    with_retries(location, options, write)
 
 
 def retrier_for(location: str, options: StorageOptions, on_wait: OnWait = no_report) -> Retrier:
@@ -203,12 +215,6 @@ def translate_errors(location: str) -> Iterator[None]:
         if translated is None:
             raise
         raise translated from error
-
-
-def _upload(filesystem: pafs.FileSystem, path: str, content: IO[bytes]) -> None:
-    content.seek(0)
-    with filesystem.open_output_stream(path) as stream:
-        shutil.copyfileobj(content, stream, 8 << 20)
 
 
 def _replace(filesystem: pafs.FileSystem, path: str, write: Callable[[pa.NativeFile], None]) -> None:

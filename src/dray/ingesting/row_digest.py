@@ -24,6 +24,8 @@ Words = npt.NDArray[np.uint64]
 CHUNK_ROWS = 1 << 16
 """Rows at a time: the words of a column then stay in the processor's cache."""
 TEXT_BYTES = 4 << 20
+_TEXTS = (pa.string(), pa.large_string(), pa.string_view(), pa.binary(), pa.large_binary(), pa.binary_view())
+_LISTS = (pa.ListArray, pa.LargeListArray, pa.FixedSizeListArray, pa.MapArray, pa.ListViewArray, pa.LargeListViewArray)
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 _ODD = np.array([[0xD6E8FEB86659FD93], [0xA3B195354A39B70D]], dtype=np.uint64)
 
@@ -80,9 +82,9 @@ def _lanes(name: str, array: pa.Array, start: Words) -> Words:
     elif pa.types.is_struct(kind):
         words = _fold([_lanes(name, field, start) for field in array.flatten()], start + np.uint64(kind.num_fields))
         words = np.broadcast_to(words, (2, len(array))).copy()
-    elif _is_text(kind):
+    elif kind in _TEXTS:
         words = _text(array, start)
-    elif _is_list(kind):
+    elif isinstance(array, _LISTS):
         words = _list(name, array, start)
     elif pa.types.is_floating(kind):
         words = _floats(array)
@@ -168,27 +170,3 @@ def _sums(words: Words, counts: npt.NDArray[np.int64], lengths: npt.NDArray[np.i
 
 def _buffer(buffer: pa.Buffer | None, kind: Any) -> npt.NDArray[Any]:
     return np.empty(0, dtype=kind) if buffer is None else np.frombuffer(buffer, dtype=kind)
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    types = pa.types
-    return bool(
-        types.is_string(kind)
-        or types.is_large_string(kind)
-        or types.is_binary(kind)
-        or types.is_large_binary(kind)
-        or types.is_string_view(kind)
-        or types.is_binary_view(kind)
-    )
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    types = pa.types
-    return bool(
-        types.is_list(kind)
-        or types.is_large_list(kind)
-        or types.is_fixed_size_list(kind)
-        or types.is_map(kind)
-        or types.is_list_view(kind)
-        or types.is_large_list_view(kind)
-    )

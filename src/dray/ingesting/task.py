@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -145,8 +146,7 @@ class _Rejects:
     def copy_to(self, sink: pa.NativeFile) -> None:
         assert self._file is not None
         self._file.seek(0)
-        while data := self._file.read(1 << 20):
-            sink.write(data)
+        shutil.copyfileobj(self._file, sink, 1 << 20)
 
     def __enter__(self) -> _Rejects:
         return self

@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import resource
 import secrets
-import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -28,7 +27,7 @@ from dray.errors import ConfigError, DataError
 from dray.ingesting.recipe import SUBSETS, Recipe
 from dray.ingesting.split import for_test
 from dray.ingesting.written import Written
-from dray.storage import StorageOptions, is_s3, join, open_storage, translate_errors, with_retries
+from dray.storage import StorageOptions, is_s3, join, translate_errors, upload
 
 MOST_GROUP_ROWS = 1 << 20
 MOST_PARTITIONS = 1000
@@ -223,15 +222,8 @@ class OutputFile:
             self._path = None
             return size
         assert self._spool is not None
-        spool, size = self._spool, self._spool.tell()
-        filesystem, path = open_storage(self._location, self._layout.storage)
-
-        def upload() -> None:
-            spool.seek(0)
-            with filesystem.open_output_stream(path) as stream:
-                shutil.copyfileobj(spool, stream, 8 << 20)
-
-        with_retries(self._location, self._layout.storage, upload)
+        size = self._spool.tell()
+        upload(self._location, self._layout.storage, self._spool)
         return size
 
 
@@ -312,9 +304,7 @@ def _folder(value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
     text = quote(str(value), safe=" ")
-    return (
-        text if text != NO_VALUE else text.replace("_", "%5F")
-    )  # text that is spelled like the mark of a missing value
+    return text if text != NO_VALUE else text.replace("_", "%5F")  # text that is spelled like the mark of a missing one
 
 
 def _allow_many_files() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -112,5 +113,4 @@ def as_table(value: Any) -> pa.Table | None:
 
 def _copy(local: Path, sink: Any) -> None:
     with local.open("rb") as source:
-        while data := source.read(1 << 20):
-            sink.write(data)
+        shutil.copyfileobj(source, sink, 1 << 20)

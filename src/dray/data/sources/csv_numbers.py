@@ -16,7 +16,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from dray.data.sources.numbers import CODE, EXACT_BELOW, Numbers, exact_as_double, fits_decimal, may_wrap, room
+from dray.data.sources.numbers import (
+    CODE,
+    EXACT_BELOW,
+    Numbers,
+    exact_as_double,
+    fits_decimal,
+    has_large,
+    may_wrap,
+    room,
+)
 from dray.data.sources.quotes import CR, LF, Positions, Quoting
 
 _STEP = 256 << 10
@@ -69,7 +78,7 @@ def sampled_numbers(rows: Rows) -> dict[str, Numbers]:
     table = rows.table
     names = [field.name for field in table.schema if pt.is_integer(field.type) or pt.is_floating(field.type)]
     codes = rows.may_have_codes(names)
-    large = [name for name in names if pt.is_floating(table[name].type) and _has_large(table[name])]
+    large = [name for name in names if pt.is_floating(table[name].type) and has_large(table[name])]
     asked = [name for name in names if name in large or name in codes]
     texts = rows.read_as(asked, pa.string()) if asked else table
     found = {}
@@ -94,7 +103,7 @@ def _integers(column: pa.ChunkedArray) -> Numbers:
     numbers = Numbers()
     for bound in pc.min_max(column).as_py().values():
         numbers.add(str(bound))
-    if _has_large(column):
+    if has_large(column):
         written = (str(value) for value in pc.unique(column.drop_null()).to_pylist())
         numbers.inexact = next((literal for literal in written if not exact_as_double(literal)), None)
     return numbers
@@ -105,7 +114,7 @@ def first_changed(rows: Rows, columns: Sequence[str], guarded: Container[str]) -
     table = rows.table
     names = [name for name in columns if name in guarded]
     codes = rows.may_have_codes(names)
-    large = [name for name in names if pt.is_floating(table[name].type) and _has_large(table[name])]
+    large = [name for name in names if pt.is_floating(table[name].type) and has_large(table[name])]
     wrapped = [name for name in columns if may_wrap(table[name].type)]  # guarded or not: overflow is never wanted
     if not codes and not large and not wrapped:
         return None
@@ -146,20 +155,6 @@ def _first_wrapped(type_: pa.DataType, doubles: pa.ChunkedArray, texts: pa.Chunk
     near = room(type_) * (1 - 1e-9)  # as a double, and so perhaps a little less than it is
     rows = pc.indices_nonzero(pc.greater_equal(pc.abs(doubles), near)).to_pylist()
     return next((row for row in rows if not fits_decimal(texts[row].as_py().strip(), type_)), None)
-
-
-def _has_large(column: pa.ChunkedArray) -> bool:
-    """Whether a number is so large that a double may not hold its digits."""
-    kind = np.float64 if pt.is_floating(column.type) else np.int64
-    for chunk in column.chunks:
-        if not len(chunk):
-            continue
-        # The bytes under a missing value do no harm: they only cause a second look.
-        values = np.frombuffer(chunk.buffers()[1], kind)[chunk.offset : chunk.offset + len(chunk)]
-        most = values.max()
-        if most >= EXACT_BELOW or values.min() <= -EXACT_BELOW or np.isnan(most):
-            return True
-    return False
 
 
 def zeros_that_lead(data: bytes | pa.Buffer, quoting: Quoting) -> Positions:

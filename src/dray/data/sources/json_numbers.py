@@ -7,7 +7,7 @@ objects are checked one by one only where pyarrow found a number beyond 2^53 in 
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from dray.data.sources.numbers import EXACT_BELOW, may_wrap
+from dray.data.sources.numbers import EXACT_BELOW, has_large, may_wrap
 
 _DIGITS = re.compile(rb"(?<![.0-9])[0-9]{16}")
 """Matches every number beyond 2^53 that is written without an exponent."""
@@ -82,9 +82,3 @@ def _types(path: str, type_: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
             yield from _types(f"{path}.{inner.name}", inner.type)
     else:
         yield path, type_
-
-
-def has_large(values: pa.ChunkedArray) -> bool:
-    """Whether a number is so large that a double may not hold its digits."""
-    bounds: Sequence[float | None] = pc.min_max(values).as_py().values()
-    return any(bound is not None and abs(bound) >= EXACT_BELOW for bound in bounds)

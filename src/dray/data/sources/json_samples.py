@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from dray.data.sources.json_numbers import has_large, leaves
+from dray.data.sources.json_numbers import leaves
 from dray.data.sources.json_records import Records
 from dray.data.sources.json_types import Origin, Seen, flat_schema, flatten, load, read_objects
-from dray.data.sources.numbers import Numbers
+from dray.data.sources.numbers import Numbers, has_large
 from dray.data.sources.types import is_number
 
 BLOCK_RECORDS = 500

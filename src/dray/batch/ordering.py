@@ -16,11 +16,6 @@ class Shelf(Generic[T]):
         self._next = 0
         self._early: dict[int, tuple[int, T]] = {}
 
-    @property
-    def position(self) -> int:
-        """The first position that was not taken yet, in an ordered shelf."""
-        return self._next
-
     def __len__(self) -> int:
         return len(self._early)
 

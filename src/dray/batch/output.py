@@ -45,12 +45,17 @@ class Output:
 
 def require_free(out: str, storage: StorageOptions) -> list[Path]:
     """Refuse an output that holds something; return the local directories that have to be made, the deepest first."""
+    if entries(out, storage):
+        raise StorageError(f"The output {out} exists and is not empty.", fix="Name another place, or remove it.")
+    path = Path(absolute(out))
+    return [] if is_s3(out) else [one for one in (path, *path.parents) if not one.exists()]
+
+
+def entries(out: str, storage: StorageOptions) -> list[str]:
+    """Return the names of what is in an output; of a file its own."""
     filesystem, path = open_storage(out, storage)
     with translate_errors(out):
         info = filesystem.get_file_info(path)
-        taken = info.type == pafs.FileType.File
-        if info.type == pafs.FileType.Directory:
-            taken = bool(filesystem.get_file_info(pafs.FileSelector(path)))
-    if taken:
-        raise StorageError(f"The output {out} exists and is not empty.", fix="Name another place, or remove it.")
-    return [] if is_s3(out) else [one for one in (Path(path), *Path(path).parents) if not one.exists()]
+        if info.type != pafs.FileType.Directory:
+            return [info.base_name] if info.type == pafs.FileType.File else []
+        return [entry.base_name for entry in filesystem.get_file_info(pafs.FileSelector(path))]

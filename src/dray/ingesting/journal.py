@@ -23,15 +23,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from pyarrow import fs as pafs
-
+from dray.batch.output import entries
 from dray.data.sources.files import in_parallel
 from dray.errors import DAMAGE, DrayError, StorageError
 from dray.events.telemetry import dumps
 from dray.ingesting.written import Report
 from dray.runs.alive import HEARTBEAT_S, beat, is_alive, this_process
 from dray.runs.files import RunFiles
-from dray.storage import StorageOptions, is_s3, join, open_storage, translate_errors
+from dray.storage import StorageOptions, is_s3, join, translate_errors
 
 FOLDER = "_ingest"
 RESULT = "_ingest.json"
@@ -88,18 +87,11 @@ class Journal(RunFiles):
 
     def require_free(self) -> None:
         """Refuse an output that holds anything but the remains of an ingest that ended before it had a plan."""
-        filesystem, path = open_storage(self.out.location, self.options)
-        with translate_errors(self.out.location):
-            info = filesystem.get_file_info(path)
-            taken = info.type == pafs.FileType.File
-            if info.type == pafs.FileType.Directory:
-                entries = filesystem.get_file_info(pafs.FileSelector(path))
-                taken = any(entry.base_name != FOLDER for entry in entries)
-        if taken:
-            done = self.out.exists(RESULT) if info.type == pafs.FileType.Directory else False
+        there = entries(self.out.location, self.options)
+        if set(there) - {FOLDER}:
+            done = ": it holds a finished ingest" if RESULT in there else ""
             raise StorageError(
-                f"The output {self.out.location} exists and is not empty"
-                f"{': it holds a finished ingest' if done else ''}.",
+                f"The output {self.out.location} exists and is not empty{done}.",
                 fix="Name another output, or remove it.",
             )
 

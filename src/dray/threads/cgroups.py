@@ -14,14 +14,6 @@ ROOT = Path("/")
 
 
 @dataclass(frozen=True, slots=True)
-class Throttling:
-    """How often and how long the kernel has stopped this process's cgroup because its quota was used up."""
-
-    periods: int = 0
-    seconds: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
 class MemoryLimit:
     """Of one cgroup that encloses this process."""
 
@@ -39,9 +31,9 @@ def cpu_quota(root: Path = ROOT) -> float | None:
     return min(quotas, default=None)
 
 
-def throttling(root: Path = ROOT) -> Throttling:
-    """Return the throttling so far of the group that suffered most."""
-    return max((_throttling(group) for group in _groups(root, "cpu")), key=lambda t: t.seconds, default=Throttling())
+def throttled_s(root: Path = ROOT) -> float:
+    """Return how long the kernel has stopped this process because the quota of a group was used up: of the worst one."""
+    return max((_throttled_s(group) for group in _groups(root, "cpu")), default=0.0)
 
 
 def memory_limits(root: Path = ROOT) -> list[MemoryLimit]:
@@ -91,11 +83,10 @@ def _memory_limit(group: Path) -> MemoryLimit | None:
     return MemoryLimit(int(limit), max(0, int(used) - files))
 
 
-def _throttling(group: Path) -> Throttling:
+def _throttled_s(group: Path) -> float:
     counters = _counters(group / "cpu.stat")
     # v2 counts microseconds, v1 nanoseconds, under different names.
-    seconds = counters.get("throttled_usec", 0) / 1e6 + counters.get("throttled_time", 0) / 1e9
-    return Throttling(counters.get("nr_throttled", 0), seconds)
+    return counters.get("throttled_usec", 0) / 1e6 + counters.get("throttled_time", 0) / 1e9
 
 
 def _counters(path: Path) -> dict[str, int]:

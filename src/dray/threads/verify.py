@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import psutil
 
-from dray.threads.cgroups import throttling
+from dray.threads.cgroups import throttled_s
 from dray.threads.limits import cpus_of_this_process
 
 ENOUGH = 0.6
@@ -47,7 +47,7 @@ class CoresUsed:
         self._wall = time.perf_counter()
         self._cpu = time.process_time()
         self._host = _busy_seconds()
-        self._throttled = throttling().seconds
+        self._throttled = throttled_s()
         return self
 
     def stop(self) -> Measured:
@@ -59,7 +59,7 @@ class CoresUsed:
             seconds=seconds,
             cpus=cpus_of_this_process(),
             others_cores=max(0.0, (_busy_seconds() - self._host - cpu) / seconds),
-            throttled_share=max(0.0, min(1.0, (throttling().seconds - self._throttled) / seconds)),
+            throttled_share=max(0.0, min(1.0, (throttled_s() - self._throttled) / seconds)),
             omp_num_threads=os.environ.get("OMP_NUM_THREADS"),
         )
 

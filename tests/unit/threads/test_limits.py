@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dray.threads.cgroups import MemoryLimit, cpu_quota, memory_limits, throttling
+from dray.threads.cgroups import MemoryLimit, cpu_quota, memory_limits, throttled_s
 from dray.threads.limits import affinity, cpus_of_this_process
 
 
@@ -56,9 +56,8 @@ def test_throttling_is_read_from_both_versions(tmp_path: Path) -> None:
     one = machine(
         tmp_path / "1", "3:cpu:/\n", cpu__cpu_DOT_stat="nr_periods 9\nnr_throttled 4\nthrottled_time 2500000000\n"
     )
-    assert throttling(two) == throttling(one)
-    assert throttling(two).seconds == 2.5
-    assert throttling(tmp_path).seconds == 0.0
+    assert throttled_s(two) == throttled_s(one) == 2.5
+    assert throttled_s(tmp_path) == 0.0
 
 
 def test_no_cgroup_is_no_limit_of_memory(tmp_path: Path) -> None:

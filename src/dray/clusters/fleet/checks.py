@@ -12,20 +12,9 @@ from dray.clusters.fleet.layout import HEAD, Machine, Node, nodes_of
 from dray.errors import ClusterError
 
 Reason = Literal[
-    "unreachable",
-    "host key",
-    "login",
-    "not usable",
-    "version differs",
-    "not installed",
-    "no memory",
-    "no disk",
-    "port in use",
-    "port blocked",
-    "already used",
-    "did not start",
-    "did not join",
-]
+    "unreachable", "host key", "login", "not usable", "version differs", "not installed", "no memory", "no disk",
+    "port in use", "port blocked", "already used", "did not start", "did not join",
+]  # fmt: skip
 _DISK_BYTES = 1 << 30
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 

@@ -353,12 +353,12 @@ def make_fleet(values: Mapping[str, Any], *, origin: str = "the fleet") -> Fleet
         raise _explain(error, origin) from None
 
 
-def make_host(values: Mapping[str, Any], *, origin: str = "the command line") -> HostSpec:
+def make_host(values: Mapping[str, Any]) -> HostSpec:
     """Return one machine as `dray cluster add` describes it; what is None was not said."""
     try:
         return HostSpec.model_validate({key: value for key, value in values.items() if value is not None})
     except ValidationError as error:
-        raise _explain(error, origin, HostSpec) from None
+        raise _explain(error, "the command line", HostSpec) from None
 
 
 _PARTS: dict[str, type[BaseModel]] = {"hosts": HostSpec, "ports": Ports, "docker": Docker, "tls": Tls}

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from dray.clusters import known as store
@@ -164,9 +165,7 @@ async def _down(known: Known, tell: Tell) -> None:
     rest = tuple(machine for machine in fleet.machines if machine.host in names)
     head = fleet.head_host if fleet.head_host in names else rest[0].host
     smaller = fleet.model_copy(update={"hosts": rest, "head": head})
-    store.save(
-        Known(known.name, known.kind, known.address, known.dashboard, {**known.details, "fleet": _json(smaller)})
-    )
+    _save(known, smaller)
     raise _left(fleet.name, left)
 
 
@@ -207,8 +206,7 @@ async def _remove(known: Known, host: str, tell: Tell, drain_s: float) -> None:
     if host == fleet.head_host:
         store.remove(fleet.name)
         return
-    details = {**known.details, "fleet": _json(fleet.without_host(host))}
-    store.save(Known(known.name, known.kind, known.address, known.dashboard, details))
+    _save(known, fleet.without_host(host))
 
 
 async def _drain(session: Session, known: Known, host: str, tell: Tell, drain_s: float) -> None:
@@ -253,5 +251,5 @@ async def _cleanup(known: Known, limit_bytes: int, tell: Tell) -> dict[str, dict
     return answers
 
 
-def _json(fleet: FleetFile) -> dict[str, Any]:
-    return fleet.model_dump(mode="json")
+def _save(known: Known, fleet: FleetFile) -> None:
+    store.save(replace(known, details={**known.details, "fleet": fleet.model_dump(mode="json")}))

@@ -61,7 +61,7 @@ class Session:
         await asyncio.gather(*(machine.close() for machine in self.machines.values()))
 
     async def each(
-        self, hosts: Iterable[str], do: Callable[[str], Awaitable[Any]], *, tell_failure: bool = True
+        self, hosts: Iterable[str], do: Callable[[str], Awaitable[Any]]
     ) -> tuple[dict[str, Any], list[Problem]]:
         """Do something for every host at once; return the answers and what went wrong."""
         hosts = list(hosts)
@@ -70,8 +70,7 @@ class Session:
         for host, outcome in zip(hosts, found, strict=True):
             if isinstance(outcome, HostError):
                 problems.append(outcome.problem)
-                if tell_failure:
-                    self.tell(host, "failed", f"{outcome.problem.reason}: {outcome.problem.words}")
+                self.tell(host, "failed", f"{outcome.problem.reason}: {outcome.problem.words}")
             elif isinstance(outcome, BaseException):
                 raise outcome
             else:

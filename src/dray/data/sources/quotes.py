@@ -20,7 +20,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-Bytes = npt.NDArray[np.uint8]
 Positions = npt.NDArray[np.int64]
 
 LF, CR = 10, 13

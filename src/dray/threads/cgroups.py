@@ -32,7 +32,7 @@ def cpu_quota(root: Path = ROOT) -> float | None:
 
 
 def throttled_s(root: Path = ROOT) -> float:
-    """Return how long the kernel has stopped this process because the quota of a group was used up: of the worst one."""
+    """Return the seconds for which the kernel has stopped this process: of the group whose quota stopped it most."""
     return max((_throttled_s(group) for group in _groups(root, "cpu")), default=0.0)
 
 

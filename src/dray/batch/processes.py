@@ -20,11 +20,12 @@ from dray.batch import packing, wire
 from dray.batch.child import Child
 from dray.batch.executor import Batch, BatchEvent, Died, Done, Kind, Trouble
 from dray.batch.function import BatchFunction, Tell, ignore
-from dray.batch.memory import available_bytes, own_bytes
+from dray.batch.memory import own_bytes
 from dray.batch.run_items import GRACE_S
 from dray.batch.shared import Memory, Store
 from dray.errors import ConfigError, WorkerError
 from dray.events.format import size
+from dray.threads.cgroups import available_memory
 
 Printed = Callable[[str, bool], None]
 """Hears what a process printed, and whether it was to stderr."""
@@ -209,7 +210,7 @@ class Processes(packing.Packing):
                 self._end(child, "time", f"It took longer than {self._limit_s:g} s and could not be interrupted.")
             elif self._memory_bytes and (used := own_bytes(child.pid)) > self._memory_bytes:
                 self._end(child, "memory", f"Its process used {size(used)}, more than {size(self._memory_bytes)}.")
-        memory = available_bytes()
+        memory = available_memory()
         if memory is not None and memory[0] < LOW_MEMORY * memory[1]:
             busy = [child for child in self._children if child.batches]
             if busy:

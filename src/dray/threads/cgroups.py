@@ -1,20 +1,19 @@
 """What the cgroups (v1 and v2) that enclose this process allow it: CPU time and memory.
 
-`root` is where /proc and /sys are found; tests give their own. Imports nothing of dray: the agent of a fleet takes this
-module along to its host.
+`root` is where /proc and /sys are found; tests give their own. Imports nothing of dray, and keeps to Python 3.9: the
+agent of a fleet takes this module along to its host.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 ROOT = Path("/")
 
 
-@dataclass(frozen=True, slots=True)
-class MemoryLimit:
+class MemoryLimit(NamedTuple):
     """Of one cgroup that encloses this process."""
 
     limit_bytes: int
@@ -39,6 +38,17 @@ def throttled_s(root: Path = ROOT) -> float:
 def memory_limits(root: Path = ROOT) -> list[MemoryLimit]:
     """Return the limits of this process's cgroup and of all that enclose it: each of them holds."""
     return [limit for group in _groups(root, "memory") if (limit := _memory_limit(group)) is not None]
+
+
+def available_memory(root: Path = ROOT) -> tuple[int, int] | None:
+    """Return the bytes that may still be used and the total, of the machine or the container; None if unknown."""
+    lines = [line.split() for line in (_read(root / "proc/meminfo") or "").splitlines()]
+    fields = {line[0]: int(line[1]) * 1024 for line in lines if len(line) > 1}
+    if "MemAvailable:" not in fields or "MemTotal:" not in fields:
+        return None
+    limits = memory_limits(root)
+    left = [max(0, limit.limit_bytes - limit.used_bytes) for limit in limits]
+    return min([fields["MemAvailable:"], *left]), min([fields["MemTotal:"], *(one.limit_bytes for one in limits)])
 
 
 def _groups(root: Path, controller: str) -> Iterator[Path]:

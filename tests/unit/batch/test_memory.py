@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from dray.batch import memory
+from dray.threads.cgroups import available_memory
 
 GB = 1_000_000_000
 
@@ -34,18 +35,18 @@ def contain(kernel: Path, limit: str, used: int, stat: str) -> None:
 
 
 def test_without_a_container_it_is_the_machines(kernel: Path) -> None:
-    assert memory.available_bytes(kernel) == (40 * GB, 64 * GB)
+    assert available_memory(kernel) == (40 * GB, 64 * GB)
 
 
 def test_a_container_without_a_limit_has_the_machines(kernel: Path) -> None:
     contain(kernel, "max", 10 * GB, "inactive_file 0\n")
-    assert memory.available_bytes(kernel) == (40 * GB, 64 * GB)
+    assert available_memory(kernel) == (40 * GB, 64 * GB)
 
 
 def test_what_files_left_in_memory_is_free(kernel: Path) -> None:
     """A container that has read a large file: 9 of its 10 GB are in use, 8 of them by pages of that file."""
     contain(kernel, str(10 * GB), 9 * GB, f"anon {GB}\nactive_file 5\ninactive_file {8 * GB}\n")
-    assert memory.available_bytes(kernel) == (9 * GB, 10 * GB)
+    assert available_memory(kernel) == (9 * GB, 10 * GB)
 
 
 @pytest.mark.parametrize(
@@ -60,7 +61,7 @@ def test_the_smaller_of_machine_and_container_holds(
     kernel: Path, limit: int, used: int, expected: tuple[int, int]
 ) -> None:
     contain(kernel, str(limit), used, "anon 5\n")
-    assert memory.available_bytes(kernel) == expected
+    assert available_memory(kernel) == expected
 
 
 def test_the_limit_of_a_group_that_encloses_the_containers_own_holds(kernel: Path) -> None:
@@ -70,7 +71,7 @@ def test_the_limit_of_a_group_that_encloses_the_containers_own_holds(kernel: Pat
     (group / "c1").mkdir(parents=True)
     (group / "memory.max").write_text(f"{8 * GB}\n")
     (group / "memory.current").write_text(f"{3 * GB}\n")
-    assert memory.available_bytes(kernel) == (5 * GB, 8 * GB)
+    assert available_memory(kernel) == (5 * GB, 8 * GB)
 
 
 @pytest.mark.parametrize("huge", ["9223372036854771712", "18446744073709551615"])
@@ -80,15 +81,15 @@ def test_version_1_without_a_limit_has_the_machines(kernel: Path, huge: str) -> 
     group.mkdir(parents=True)
     (group / "memory.limit_in_bytes").write_text(huge)
     (group / "memory.usage_in_bytes").write_text(f"{GB}\n")
-    assert memory.available_bytes(kernel) == (40 * GB, 64 * GB)
+    assert available_memory(kernel) == (40 * GB, 64 * GB)
 
 
 @pytest.mark.parametrize("text", ["MemTotal: 5 kB\n", "MemAvailable: 5 kB\n"])
 def test_a_kernel_that_does_not_tell_is_not_guessed(kernel: Path, text: str) -> None:
     (kernel / "proc/meminfo").write_text(text)
-    assert memory.available_bytes(kernel) is None
+    assert available_memory(kernel) is None
     (kernel / "proc/meminfo").unlink()
-    assert memory.available_bytes(kernel) is None
+    assert available_memory(kernel) is None
 
 
 def test_memory_of_its_own_is_what_a_process_does_not_share() -> None:

@@ -257,7 +257,7 @@ def test_when_the_machine_runs_out_of_memory_the_largest_process_is_ended_and_it
 
     monkeypatch.setattr(processes.Processes, "_end", note)
     monkeypatch.setattr(processes, "own_bytes", own_bytes)
-    monkeypatch.setattr(processes, "available_bytes", lambda: (100, 100) if ended else (2, 100))
+    monkeypatch.setattr(processes, "available_memory", lambda: (100, 100) if ended else (2, 100))
     assert list(run(functions.nap, [0.4] * 6)) == [0.4] * 6
     [(pid, kind, reason)] = ended
     assert (pid, kind) == (max(sizes, key=lambda pid: sizes[pid]), "memory")
@@ -268,13 +268,13 @@ def test_when_the_machine_runs_out_of_memory_the_largest_process_is_ended_and_it
 def test_enough_memory_or_no_word_of_it_ends_no_process(
     monkeypatch: pytest.MonkeyPatch, memory: tuple[int, int] | None
 ) -> None:
-    monkeypatch.setattr(processes, "available_bytes", lambda: memory)
+    monkeypatch.setattr(processes, "available_memory", lambda: memory)
     monkeypatch.setattr(processes.Processes, "_end", lambda *_: pytest.fail("a process was ended"))
     assert list(run(functions.nap, [0.3] * 4)) == [0.3] * 4
 
 
 def test_an_item_for_which_memory_never_suffices_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "available_bytes", lambda: (0, 100))
+    monkeypatch.setattr(processes, "available_memory", lambda: (0, 100))
     results = run(functions.nap, [0.0, 5.0], on_error="skip", retries=0)
     list(results)
     error = results.failures[-1]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import signal
@@ -35,6 +36,15 @@ case $1 in
 esac
 exit 0
 """
+
+
+@pytest.mark.parametrize("what", ["agent", "launcher"])
+def test_what_is_sent_to_a_host_keeps_to_python_3_9(what: str) -> None:
+    for source in json.loads(modules(what)).values():
+        tree = ast.parse(source, feature_version=(3, 9))
+        calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+        given = {word.arg for call in calls for word in call.keywords if ast.unparse(call.func) in ("dataclass", "zip")}
+        assert not given & {"slots", "kw_only", "strict"}
 
 
 @pytest.fixture

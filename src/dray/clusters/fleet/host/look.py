@@ -25,7 +25,7 @@ from dray.clusters.fleet.host.place import (
     run,
 )
 from dray.clusters.fleet.host.processes import boot_id, command_line, look_at, of_nodes
-from dray.threads.cgroups import memory_limits
+from dray.threads.cgroups import available_memory
 
 _VERSIONS = """
 import importlib.metadata as metadata, importlib.util as util, json, platform
@@ -41,7 +41,6 @@ _SOCKET = "ray/000/session_2026-01-01_00-00-00_000000_4194304/sockets/plasma_sto
 _SOCKET_LIMIT = 107
 """Of the path of a Unix socket."""
 _PULL_S = 1800
-_MEMINFO = Path("/proc/meminfo")
 _ROOT = Path("/")
 
 
@@ -102,13 +101,10 @@ def versions(request: Request) -> dict[str, Any]:
 
 def _memory() -> dict[str, int]:
     """Return what there is and what is free, by the kernel and by the control group."""
-    lines = [line.split() for line in _MEMINFO.read_text().splitlines()]
-    values = {line[0]: int(line[1]) * 1024 for line in lines}
-    total, available = values["MemTotal:"], values["MemAvailable:"]
-    for limit in memory_limits(_ROOT):
-        total = min(total, limit.limit_bytes)
-        available = min(available, max(0, limit.limit_bytes - limit.used_bytes))
-    return {"total": total, "available": available}
+    found = available_memory(_ROOT)
+    if found is None:
+        raise TroubleError("its /proc/meminfo does not tell how much memory there is")
+    return {"total": found[1], "available": found[0]}
 
 
 def _free(path: Path) -> int:

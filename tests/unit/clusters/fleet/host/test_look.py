@@ -20,10 +20,9 @@ GB = 1_000_000_000
 @pytest.fixture
 def kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A machine with 64 GB, 40 of them free, and no container."""
-    (tmp_path / "meminfo").write_text(f"MemTotal: {64 * GB // 1024} kB\nMemAvailable: {40 * GB // 1024} kB\n")
-    monkeypatch.setattr(look, "_MEMINFO", tmp_path / "meminfo")
     monkeypatch.setattr(look, "_ROOT", tmp_path)
     (tmp_path / "proc" / "self").mkdir(parents=True)
+    (tmp_path / "proc" / "meminfo").write_text(f"MemTotal: {64 * GB // 1024} kB\nMemAvailable: {40 * GB // 1024} kB\n")
     (tmp_path / "proc" / "self" / "cgroup").write_text("0::/pod/container\n")
     group = tmp_path / "sys" / "fs" / "cgroup" / "pod" / "container"
     group.mkdir(parents=True)

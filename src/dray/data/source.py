@@ -75,7 +75,7 @@ class Source(Protocol):
     def pieces(self, target_bytes: int = PIECE_BYTES) -> list[Piece]:
         """Return the pieces, in order, each of about `target_bytes`. The same for the same source and target."""
 
-    def read(self, piece: Piece, columns: Sequence[str] | None, on_reject: OnReject) -> Iterator[pa.RecordBatch]:
+    def read(self, piece: Piece, columns: Sequence[str] | None, on_reject: OnReject, /) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a piece with these columns, in this order (None: all)."""
 
 

@@ -152,7 +152,7 @@ def cut_window(source: CsvSource | JsonSource, file: CsvFile | JsonFile, offset:
 
 def rows_per_byte(source: CsvSource | JsonSource, location: str) -> float:
     """Return the rows per stored byte of a file that can only be read from its beginning, by its first MB."""
-    file = next(file for file in source.files if file.file.location == location)
+    file: CsvFile | JsonFile = next(file for file in source.files if file.file.location == location)
     with RandomFile(file.file, source.storage) as opened:
         stored = opened.read(0, min(PREFIX_BYTES, file.file.bytes))
     text = stored if file.file.compression is None else _inflate(stored, file.file)

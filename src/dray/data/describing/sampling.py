@@ -203,7 +203,7 @@ def _is_csv_window(source: Source, probe: Probe) -> bool:
 def _csv_window(source: Source, piece: Piece, rejects: _Rejects) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a window. Not by `read`, which would count the lines before every bad row."""
     assert isinstance(source, CsvSource)
-    file = next(file for file in source.files if file.file.location == piece.name)
+    file = source.file_of(piece)
     with RandomFile(file.file, source.storage) as opened:
         data = opened.read(piece.start, piece.stop)
     at_end = piece.stop >= file.file.bytes

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 
 from dray.data.features import as_meant, dictionary_type, is_text
 from dray.data.source import PIECE_BYTES, OnReject, Piece
 from dray.data.sources.columns import chosen
-from dray.data.sources.files import DataFile, RandomFile, as_stream, find_files, in_parallel, reading
+from dray.data.sources.files import DataFile, FileSource, RandomFile, as_stream, find_files, in_parallel, reading
 from dray.data.sources.types import require_same
 from dray.errors import DataError
 from dray.storage import StorageOptions
@@ -31,19 +31,11 @@ class ArrowFile:
 
 
 @dataclass(frozen=True, slots=True)
-class ArrowSource:
-    """Rows of Arrow IPC files."""
+class ArrowSource(FileSource[ArrowFile]):
+    """Rows of Arrow IPC files. Every row has the types that its file says."""
 
-    name: str
     schema: pa.Schema
-    files: tuple[ArrowFile, ...]
-    storage: StorageOptions
-    format: str = "arrow"
-    rows: int | None = None
-
-    @property
-    def bytes(self) -> int:
-        return sum(file.file.bytes for file in self.files)
+    format: ClassVar[str] = "arrow"
 
     def pieces(self, target_bytes: int = PIECE_BYTES) -> list[Piece]:
         found: list[Piece] = []
@@ -55,21 +47,14 @@ class ArrowSource:
                 found.append(Piece(file.file.location, len(found), start, stop, (stop - start) * batch_bytes))
         return found
 
-    def read(
-        self,
-        piece: Piece,
-        columns: Sequence[str] | None,
-        on_reject: OnReject,  # noqa: ARG002  (every row has the types that the file says)
-    ) -> Iterator[pa.RecordBatch]:
-        file = next(file for file in self.files if file.file.location == piece.name)
-        names = list(chosen(columns, self.schema))
-        schema = pa.schema([self.schema.field(name) for name in names])
+    def read(self, piece: Piece, columns: Sequence[str] | None, _reject: OnReject) -> Iterator[pa.RecordBatch]:
+        file = self.file_of(piece)
+        schema = chosen(columns, self.schema)
         with _opened(file.file, self.storage) as (reader, stream):
             batches = reader if stream else (reader.get_batch(index) for index in range(piece.start, piece.stop))
             for batch in batches:
                 if batch.num_rows:
-                    batch = batch.select(names)
-                    batch = as_meant(batch, schema)
+                    batch = as_meant(batch.select(schema.names), schema)
                     yield batch.replace_schema_metadata() if batch.schema.equals(schema) else batch.cast(schema)
 
 
@@ -82,7 +67,7 @@ def open_arrow(locations: Sequence[str], storage: StorageOptions) -> ArrowSource
     )
     if not any(file.batches for file, _ in opened):
         raise DataError(f"There are no rows in {', '.join(locations)}.", fix="Name Arrow files that hold rows.")
-    return ArrowSource(", ".join(locations), schema, tuple(file for file, _ in opened), storage)
+    return ArrowSource(", ".join(locations), tuple(file for file, _ in opened), storage, schema)
 
 
 def _with_categories(common: pa.Schema, schemas: Sequence[pa.Schema]) -> pa.Schema:

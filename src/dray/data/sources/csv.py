@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.csv as pacsv
@@ -28,7 +28,7 @@ from dray.data.sources.columns import chosen
 from dray.data.sources.csv_format import BlockReader, CsvFormat
 from dray.data.sources.csv_numbers import Rows, sampled_numbers
 from dray.data.sources.csv_split import record_starts
-from dray.data.sources.files import DataFile, RandomFile, chunks, find_files, head, in_parallel, plain_name
+from dray.data.sources.files import DataFile, FileSource, RandomFile, chunks, find_files, head, in_parallel, plain_name
 from dray.data.sources.lines import LineNumbers
 from dray.data.sources.numbers import Numbers
 from dray.data.sources.quotes import first_sure_start, last_end
@@ -56,22 +56,14 @@ class CsvFile:
 
 
 @dataclass(frozen=True, slots=True)
-class CsvSource:
+class CsvSource(FileSource[CsvFile]):
     """Rows of CSV files."""
 
-    name: str
     schema: pa.Schema
-    files: tuple[CsvFile, ...]
     form: CsvFormat
-    storage: StorageOptions
     guarded: frozenset[str] = frozenset()
     """Number columns with a guessed type: values that it would change, such as 007, are rejected."""
-    format: str = "csv"
-    rows: int | None = None
-
-    @property
-    def bytes(self) -> int:
-        return sum(file.file.bytes for file in self.files)
+    format: ClassVar[str] = "csv"
 
     def pieces(self, target_bytes: int = PIECE_BYTES) -> list[Piece]:
         found: list[Piece] = []
@@ -81,11 +73,12 @@ class CsvSource:
         return found
 
     def read(self, piece: Piece, columns: Sequence[str] | None, on_reject: OnReject) -> Iterator[pa.RecordBatch]:
-        file = next(file for file in self.files if file.file.location == piece.name)
+        file = self.file_of(piece)
         quoting = self.form.quoting(file.newline)
         compressed = file.file.compression is not None
         at_end = compressed or piece.stop >= file.file.bytes
-        reader = BlockReader(self.form, file.names, self.schema, chosen(columns, self.schema), at_end, self.guarded)
+        wanted = tuple(chosen(columns, self.schema).names)
+        reader = BlockReader(self.form, file.names, self.schema, wanted, at_end, self.guarded)
         read = chunks(file.file, self.storage, file.begin if compressed else piece.start, piece.stop)
         lines = LineNumbers(file.file, file.begin, file.newline, self.storage)
         start = file.begin if compressed else piece.start
@@ -131,7 +124,7 @@ def open_csv(
     kept = tuple(CsvFile(file.file, file.begin, names[file.names], file.newline) for file, _ in opened)
     schema = agree(found, types)
     guarded = frozenset(field.name for field in schema if is_number(field.type) and field.name not in (types or {}))
-    return CsvSource(", ".join(locations), schema, kept, form, storage, guarded)
+    return CsvSource(", ".join(locations), kept, storage, schema, form, guarded)
 
 
 @dataclass(frozen=True, slots=True)

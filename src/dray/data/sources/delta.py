@@ -26,7 +26,7 @@ BATCH_ROWS = 64 << 10
 
 @dataclass(frozen=True, slots=True)
 class DeltaSource:
-    """Rows of a Delta Lake table."""
+    """Rows of a Delta Lake table. Every row has the types of the table."""
 
     name: str
     version: int
@@ -43,17 +43,11 @@ class DeltaSource:
             return [Piece(self.name, 0, 0, 0, self.bytes)]
         return [Piece(self.name, index, index, index + 1, size) for index, (_, size) in enumerate(self.sizes)]
 
-    def read(
-        self,
-        piece: Piece,
-        columns: Sequence[str] | None,
-        on_reject: OnReject,  # noqa: ARG002  (every row has the types of the table)
-    ) -> Iterator[pa.RecordBatch]:
-        names = list(chosen(columns, self.schema))
-        schema = pa.schema([self.schema.field(name) for name in names])
+    def read(self, piece: Piece, columns: Sequence[str] | None, _reject: OnReject) -> Iterator[pa.RecordBatch]:
+        schema = chosen(columns, self.schema)
         try:
             with translate_errors(self.name):
-                for batch in self._batches(piece, names):
+                for batch in self._batches(piece, schema.names):
                     if batch.num_rows:
                         yield batch if batch.schema.equals(schema) else batch.cast(schema)
         except (pa.ArrowException, OSError) as error:

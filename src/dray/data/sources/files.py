@@ -11,10 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TypeVar
+from typing import Generic, Protocol, TypeVar
 
 import pyarrow as pa
 
+from dray.data.source import Piece
 from dray.errors import DataError
 from dray.storage import StorageOptions, expand, is_s3, open_storage, translate_errors, with_retries
 
@@ -34,6 +35,36 @@ class DataFile:
     location: str
     bytes: int
     compression: str | None = None
+
+
+class OpenedFile(Protocol):
+    """A file with what its first bytes or its footer show."""
+
+    @property
+    def file(self) -> DataFile: ...
+
+
+Opened = TypeVar("Opened", bound=OpenedFile)
+
+
+@dataclass(frozen=True, slots=True)
+class FileSource(Generic[Opened]):
+    """What the sources of most formats share: their files. Rows are not counted before they are read."""
+
+    name: str
+    files: tuple[Opened, ...]
+    storage: StorageOptions
+
+    @property
+    def rows(self) -> int | None:
+        return None
+
+    @property
+    def bytes(self) -> int:
+        return sum(file.file.bytes for file in self.files)
+
+    def file_of(self, piece: Piece) -> Opened:
+        return next(file for file in self.files if file.file.location == piece.name)
 
 
 def plain_name(location: str) -> str:

@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Literal
+from typing import ClassVar, Literal
 
 import pyarrow as pa
 
 from dray.data.source import PIECE_BYTES, OnReject, Piece, make_reject
 from dray.data.sources.columns import chosen
-from dray.data.sources.files import DataFile, RandomFile, chunks, find_files, head, in_parallel
+from dray.data.sources.files import DataFile, FileSource, RandomFile, chunks, find_files, head, in_parallel
 from dray.data.sources.json_numbers import Guard, Rows, make_guard
 from dray.data.sources.json_records import Records, items, last_item_end, last_line_end, lines
 from dray.data.sources.json_samples import look
@@ -68,27 +68,19 @@ class JsonFile:
 
 
 @dataclass(frozen=True, slots=True)
-class JsonSource:
+class JsonSource(FileSource[JsonFile]):
     """Objects of JSON files."""
 
-    name: str
     shape: pa.Schema
     """The objects as they are, nested."""
-    files: tuple[JsonFile, ...]
-    storage: StorageOptions
     extra_fields: ExtraFields = "reject"
     asked: frozenset[str] = frozenset()
     """The columns whose type the user gave; in the others, values that the guessed type would change are rejected."""
-    format: str = "json"
-    rows: int | None = None
+    format: ClassVar[str] = "json"
 
     @property
     def schema(self) -> pa.Schema:
         return flat_schema(self.shape)
-
-    @property
-    def bytes(self) -> int:
-        return sum(file.file.bytes for file in self.files)
 
     def pieces(self, target_bytes: int = PIECE_BYTES) -> list[Piece]:
         found: list[Piece] = []
@@ -99,12 +91,11 @@ class JsonSource:
         return found
 
     def read(self, piece: Piece, columns: Sequence[str] | None, on_reject: OnReject) -> Iterator[pa.RecordBatch]:
-        file = next(file for file in self.files if file.file.location == piece.name)
+        file = self.file_of(piece)
         start = piece.start if file.divisible else file.begin
         read = chunks(file.file, self.storage, start, piece.stop)
-        reader = _BlockReader(
-            Demands(self.shape, self.extra_fields, self.asked), chosen(columns, self.schema), file.layout == "array"
-        )
+        wanted = tuple(chosen(columns, self.schema).names)
+        reader = _BlockReader(Demands(self.shape, self.extra_fields, self.asked), wanted, file.layout == "array")
         numbers = LineNumbers(file.file, file.begin, b"\n", self.storage)
         blocks = whole_records(read, last_item_end if reader.array else last_line_end, start, piece.name)
         for block, parsed in parse_in_order(blocks, reader.parse):
@@ -227,7 +218,7 @@ def open_json(
             fix="Write an object on each line, or one array of objects.",
         )
     opened = tuple(file for file, _ in sampled)
-    return JsonSource(", ".join(locations), shape, opened, storage, extra_fields, frozenset(asked))
+    return JsonSource(", ".join(locations), opened, storage, shape, extra_fields, frozenset(asked))
 
 
 def _open(file: DataFile, storage: StorageOptions, size: int) -> tuple[JsonFile, list[bytes]]:

@@ -17,7 +17,7 @@ from dray.storage import StorageOptions
 
 @dataclass(frozen=True, slots=True)
 class ParquetSource:
-    """Rows of Parquet files."""
+    """Rows of Parquet files. Every row has the types that its footer says."""
 
     name: str
     dataset: Dataset
@@ -47,20 +47,14 @@ class ParquetSource:
                 found.append(Piece(group.file, len(found), group.row_group, group.row_group + 1, size))
         return found
 
-    def read(
-        self,
-        piece: Piece,
-        columns: Sequence[str] | None,
-        on_reject: OnReject,  # noqa: ARG002  (every row of a Parquet file has the types that its footer says)
-    ) -> Iterator[pa.RecordBatch]:
-        names = chosen(columns, self.schema)
-        schema = pa.schema([self.schema.field(name) for name in names])
+    def read(self, piece: Piece, columns: Sequence[str] | None, _reject: OnReject) -> Iterator[pa.RecordBatch]:
+        schema = chosen(columns, self.schema)
         groups: list[Slice] = [
             group
             for group in self.dataset.row_groups
             if group.file == piece.name and piece.start <= group.row_group < piece.stop
         ]
-        for _, batch in read_slices(groups, names, (), self.dataset.storage):
+        for _, batch in read_slices(groups, schema.names, (), self.dataset.storage):
             batch = as_meant(batch, schema)
             yield batch if batch.schema.equals(schema) else batch.cast(schema)
 

@@ -53,7 +53,7 @@ class PartitionedSource:
         return self.inner.pieces(target_bytes)
 
     def read(self, piece: Piece, columns: Sequence[str] | None, on_reject: OnReject) -> Iterator[pa.RecordBatch]:
-        names = list(chosen(columns, self.schema))
+        names = chosen(columns, self.schema).names
         stored = [name for name in names if name in self.inner.schema.names]
         # At least one column is read: it gives the number of rows.
         for batch in self.inner.read(piece, stored or self.inner.schema.names[:1], on_reject):

@@ -50,9 +50,8 @@ class SqlSource:
         return [Piece(self.name, index, index, count, self.bytes // count) for index in range(count)]
 
     def read(self, piece: Piece, columns: Sequence[str] | None, on_reject: OnReject) -> Iterator[pa.RecordBatch]:
-        names = chosen(columns, self.schema)
-        schema = pa.schema([self.schema.field(name) for name in names])
-        query = select(self.query, _columns(names, self.database), self._condition(piece))
+        schema = chosen(columns, self.schema)
+        query = select(self.query, _columns(schema.names, self.database), self._condition(piece))
         with _executed(self.database, query) as cursor:
             yield from as_batches(cursor, schema, self.name, on_reject)
 

@@ -17,9 +17,15 @@ _SET_BY_RAY = ("RAY_AUTH_MODE", "RAY_USAGE_STATS_ENABLED", "RAY_CLIENT_MODE", "P
 @contextmanager
 def environment_for_ray(variables: Mapping[str, str]) -> Iterator[None]:
     """Set the variables, tell Ray's own library of them, and put everything back."""
-    names = {*variables, *_SET_BY_RAY}
+    with kept(*variables, *_SET_BY_RAY):
+        os.environ.update(variables)
+        yield
+
+
+@contextmanager
+def kept(*names: str) -> Iterator[None]:
+    """Put these variables back as they were."""
     before = {name: os.environ.get(name) for name in names}
-    os.environ.update(variables)
     try:
         yield
     finally:

@@ -31,6 +31,7 @@ from typing import Any
 
 import psutil
 
+from dray.clusters.environment import kept
 from dray.clusters.processes import see_gone, with_descendants
 from dray.clusters.ray_private import SPARK_LOGGERS, TESTED, MissingPartError, SparkStarter, replaced
 from dray.clusters.spark.plan import Plan
@@ -106,8 +107,8 @@ class RayOnSpark:
             logger.disabled = True
         # Each time Ray asks Spark for a node.
         warnings.filterwarnings("ignore", message="Spark session is not provided")
-        address = os.environ.get("RAY_ADDRESS")
-        with _hooked(variables), self._changed(starter):
+        # Ray leaves its address in the environment, for every later `ray.init()` of this process.
+        with _hooked(variables), self._changed(starter), kept("RAY_ADDRESS"):
             try:
                 starter.module.setup_ray_cluster(
                     max_worker_nodes=plan.nodes,
@@ -124,14 +125,10 @@ class RayOnSpark:
                 )
             finally:
                 self._handle = starter.active
-                # Ray leaves its address there, for every later `ray.init()` of this process.
-                os.environ.pop("RAY_ADDRESS", None)
-                if address is not None:
-                    os.environ["RAY_ADDRESS"] = address
 
+    @kept("RAY_ADDRESS")  # Ray removes it, whatever cluster it names
     def end(self) -> None:
         starter = self._starter
-        address = os.environ.get("RAY_ADDRESS")
         processes = [] if self._head is None else _started_by(self._head)
         if starter is not None and self._handle is not None and starter.active is self._handle:
             with suppress(Exception):  # Spark may be gone already, and its executors with it
@@ -153,8 +150,6 @@ class RayOnSpark:
             self._wait_for_executors()
         for logger in self._loggers:
             logger.disabled = False
-        if address is not None:
-            os.environ["RAY_ADDRESS"] = address
         self._head = self._server = self._handle = self._scratch = None
         self._loggers = []
 
@@ -228,14 +223,11 @@ def _hooked(variables: Mapping[str, str]) -> Iterator[None]:
     global _for_nodes, _before_ours
     _before_ours = os.environ.get(_HOOK)
     _for_nodes = dict(variables)
-    os.environ[_HOOK] = f"{__name__}.{StartHook.__name__}"
     try:
-        yield
+        with kept(_HOOK):
+            os.environ[_HOOK] = f"{__name__}.{StartHook.__name__}"
+            yield
     finally:
-        if _before_ours is None:
-            os.environ.pop(_HOOK, None)
-        else:
-            os.environ[_HOOK] = _before_ours
         _for_nodes, _before_ours = {}, None
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -13,6 +12,7 @@ from dray.data.features import as_meant, column_of, is_text
 from dray.data.parquet_footer import PARQUET, footer_of, read_footer, schema_of, stored_bytes
 from dray.data.partitions import Constant, constants_of, kept_types, partitions_of, with_constants
 from dray.data.shards import Slice
+from dray.data.sources.columns import require_distinct
 from dray.data.sources.files import in_parallel, reading
 from dray.errors import DataError, DrayError, StorageError
 from dray.retry import OnWait, Retrier, no_report
@@ -210,11 +210,7 @@ def _common_schema(schemas: Sequence[pa.Schema], files: Sequence[str]) -> tuple[
     A dictionary in one file is a dictionary in all: a category, as text is.
     """
     for file, schema in zip(files, schemas, strict=True):
-        names = Counter(schema.names)
-        if len(names) < len(schema):
-            raise DataError(
-                f'{file} has two columns "{names.most_common(1)[0][0]}".', fix="Write the file with distinct names."
-            )
+        require_distinct(schema.names, file, fix="Write the file with distinct names.")
     common = schemas[0]
     typed_by = dict.fromkeys(common.names, files[0])
     others = [(file, schema) for file, schema in zip(files, schemas, strict=True) if not schema.equals(common)]

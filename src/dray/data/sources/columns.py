@@ -1,12 +1,20 @@
-"""The columns that a reader asks for."""
+"""The columns that a reader asks for, and names that occur twice."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import pyarrow as pa
 
 from dray.errors import DataError, nearest
+
+
+def require_distinct(names: Sequence[str], where: str, fix: str) -> None:
+    """Refuse two columns of the same name."""
+    name, times = Counter(names).most_common(1)[0] if names else ("", 0)
+    if times > 1:
+        raise DataError(f'{where} has two columns "{name}".', fix=fix)
 
 
 def chosen(columns: Sequence[str] | None, schema: pa.Schema) -> pa.Schema:

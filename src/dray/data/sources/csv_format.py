@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
+from dray.data.sources.columns import require_distinct
 from dray.data.sources.csv_numbers import Rows, first_changed
 from dray.data.sources.numbers import may_wrap
 from dray.data.sources.quotes import Quoting, ends_inside, records
@@ -88,12 +88,8 @@ class CsvFormat:
                 )
             return self.names
         names = tuple(f"f{i}" if not self.header or not cell else cell for i, cell in enumerate(cells))
-        twice = [name for name, times in Counter(names).items() if times > 1]
-        if twice:
-            raise DataError(
-                f'{location} has two columns "{twice[0]}".',
-                fix="Give distinct names with names=..., or header=False if the first line is not a header.",
-            )
+        fix = "Give distinct names with names=..., or header=False if the first line is not a header."
+        require_distinct(names, location, fix)
         return names
 
     def parse_options(self, handler: object = None) -> pacsv.ParseOptions:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -11,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from dray.data.source import PIECE_BYTES, OnReject, Piece
-from dray.data.sources.columns import chosen
+from dray.data.sources.columns import chosen, require_distinct
 from dray.errors import DataError
 
 BATCH_ROWS = 64 << 10
@@ -70,9 +69,7 @@ def open_table(value: Any) -> TableSource:
         table = pa.Table.from_batches([value])
     else:
         table = value
-    twice = next((name for name, times in Counter(table.column_names).items() if times > 1), None)
-    if twice is not None:
-        raise DataError(f'The table has two columns "{twice}".', fix="Rename one of them.")
+    require_distinct(table.column_names, "The table", fix="Rename one of them.")
     if library in ("pandas", "polars"):  # their text types: large, or views
         table = table.cast(pa.schema([pa.field(f.name, _usual(f.type)) for f in table.schema]))
     if not table.num_rows:
@@ -82,9 +79,7 @@ def open_table(value: Any) -> TableSource:
 
 def _from_pandas(frame: Any) -> pa.Table:
     frame = frame.rename(columns=str)
-    twice = next((name for name, times in Counter(frame.columns).items() if times > 1), None)
-    if twice is not None:
-        raise DataError(f'The table has two columns "{twice}".', fix="Rename one of them.")
+    require_distinct(list(frame.columns), "The table", fix="Rename one of them.")
     arrays = []
     for name in frame.columns:
         try:

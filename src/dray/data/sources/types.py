@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.types as pt
 
+from dray.data.sources.columns import require_distinct
 from dray.data.sources.numbers import Numbers
 from dray.errors import ConfigError, DataError, nearest
 
@@ -166,9 +167,7 @@ def require_same(found: Sequence[tuple[str, pa.Schema]]) -> pa.Schema:
         for location, schema in found
     ]
     for one in plain:
-        twice = next((name for name in one.schema.names if one.schema.names.count(name) > 1), None)
-        if twice is not None:
-            raise DataError(f'{one.location} has two columns "{twice}".', fix="Write the file with distinct names.")
+        require_distinct(one.schema.names, one.location, fix="Write the file with distinct names.")
     first = found[0][1]
     if all(schema.equals(first) for _, schema in found):
         return first

@@ -1,7 +1,7 @@
-"""Places for workers: CPUs reserved on some node, one placement group a worker.
+"""Placements of workers: CPUs reserved on some node, one placement group a worker.
 
-One group for all would be all or nothing; a worker that comes later, or moves to another node, needs its own place.
-A place that cannot be had yet stays asked for: that is what an autoscaler looks at.
+One group for all would be all or nothing; a worker that comes later, or moves to another node, needs its own.
+A placement that cannot be had yet stays asked for: that is what an autoscaler looks at.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dray.errors import ClusterError
 
 PLACE_TIMEOUT_S = 10.0
 SOON_S = 2.0
-"""A place for which there is room is given within this time."""
+"""A placement for which there is room is given within this time."""
 
 
 _ASIDE_S = 60.0
@@ -23,7 +23,7 @@ _ASIDE_S = 60.0
 
 
 class Placements:
-    """The places of one run's workers. One thread uses it; `close` gives them back."""
+    """The placements of one run's workers. One thread uses it; `close` gives them back."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -33,7 +33,7 @@ class Placements:
         self._aside: list[tuple[float, Any]] = []
 
     def ask(self, worker: int) -> None:
-        """Ask for a place, unless the worker has one on a node that lives and stays."""
+        """Ask for a placement, unless the worker has one on a node that lives and stays."""
         from ray.util.placement_group import placement_group
 
         self._tidy()
@@ -47,7 +47,7 @@ class Placements:
         self._asked_at[worker] = time.monotonic()
 
     def wait(self, at_least: int, timeout_s: float = PLACE_TIMEOUT_S) -> list[int]:
-        """Wait for all places that were asked for; return those that are given, or raise if these are too few."""
+        """Wait for all placements that were asked for; return those that are given, or raise if these are too few."""
         deadline = time.monotonic() + timeout_s
         for worker, group in self._groups.items():
             if group.wait(max(0.01, deadline - time.monotonic())):
@@ -57,7 +57,7 @@ class Placements:
         return sorted(self._given)
 
     def with_room(self, workers: Collection[int]) -> frozenset[int]:
-        """Return those whose place is given, or was asked for only just now."""
+        """Return those whose placement is given, or was asked for only just now."""
         self._tidy()
         now = time.monotonic()
         for worker in workers:
@@ -66,7 +66,7 @@ class Placements:
         return frozenset(w for w in workers if w in self._given or now - self._asked_at[w] < SOON_S)
 
     def options(self, worker: int) -> dict[str, Any]:
-        """Return the options with which a worker starts fastest on its place."""
+        """Return the options with which a worker starts fastest on its placement."""
         return self._cluster.actor_options(self._groups[worker], 0)
 
     def leaving(self, nodes: Mapping[int, str]) -> dict[int, str]:
@@ -94,8 +94,8 @@ class Placements:
         return node is not None and node.answers()
 
     def _node_of(self, group: Any) -> Node | None:
-        places = set(_table(group).get("bundles_to_node_id", {}).values())
-        return next((node for node in self._cluster.nodes() if node.id in places), None)
+        nodes = set(_table(group).get("bundles_to_node_id", {}).values())
+        return next((node for node in self._cluster.nodes() if node.id in nodes), None)
 
     def _tidy(self) -> None:
         """Give back what was put aside, once its node is known to be gone, or after all there again."""

@@ -226,8 +226,8 @@ class RunView:
         worker = self._worker(event.worker)
         if worker.state != "reloading":
             worker.state, worker.loaded = "reloading", False
-            worker.reload_rows, worker.reload_parts, worker.kept_rows = 0, 0, worker.rows
-        worker.reload_rows, worker.reload_parts = worker.reload_rows + event.rows, worker.reload_parts + 1
+            worker.reload_rows, worker.reload_shards, worker.kept_rows = 0, 0, worker.rows
+        worker.reload_rows, worker.reload_shards = worker.reload_rows + event.rows, worker.reload_shards + 1
 
     @_take.register
     def _waiting(self, event: kinds.Waiting) -> None:
@@ -287,8 +287,8 @@ class RunView:
     def _shard_loaded(self, event: kinds.ShardLoaded) -> None:
         worker = self._worker(event.worker)
         worker.loaded_rows += event.rows
-        worker.reload_parts = max(0, worker.reload_parts - 1)
-        if worker.reload_parts:
+        worker.reload_shards = max(0, worker.reload_shards - 1)
+        if worker.reload_shards:
             return
         worker.rows, worker.loaded = worker.loaded_rows, True
         worker.total_rows = max(worker.rows, worker.total_rows or 0)

@@ -17,10 +17,10 @@ class WorkerView:
     pid: int | None = None
     threads: int | None = None
     rows: int = 0
-    """Read so far, of all its parts."""
+    """Read so far, of all its shards."""
     total_rows: int | None = None
     loaded_rows: int = 0
-    """Of the parts that are ready to train on."""
+    """Of the shards that are ready to train on."""
     loaded: bool = False
     cores: float | None = None
     memory_bytes: int | None = None
@@ -30,8 +30,8 @@ class WorkerView:
     state: State = ""
     """What is out of the ordinary; nothing while it loads and trains from the start."""
     reload_rows: int = 0
-    """Rows that it was last asked to load anew, of `reload_parts` parts that are not ready yet."""
-    reload_parts: int = 0
+    """Rows that it was last asked to load anew, of `reload_shards` shards that are not ready yet."""
+    reload_shards: int = 0
     kept_rows: int = 0
     """Those that it held when it was asked."""
     sampled: float | None = None

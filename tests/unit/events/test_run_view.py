@@ -195,7 +195,7 @@ def test_a_replacement_in_training_is_starting_then_reloading_then_as_any_other(
     steps += [(5, "reload", {"worker": 0, "rows": 60}), (5, "reload", {"worker": 0, "rows": 40})]
     progress = after(*steps)
     worker = progress.workers[0]
-    assert (worker.state, worker.reload_rows, worker.reload_parts, worker.loaded) == ("reloading", 100, 2, False)
+    assert (worker.state, worker.reload_rows, worker.reload_shards, worker.loaded) == ("reloading", 100, 2, False)
     assert progress.reloading_rows == (0, 100)
     steps.append((6, "worker_progress", {"worker": 0, "rows": 50, "total_rows": 100}))
     progress = after(*steps)

@@ -20,7 +20,7 @@ ROUNDS_EVERY_S = 60.0
 WAITING_EVERY_S = 60.0
 _PHASES = {
     "start": "starting the workers",
-    "evaluate": "ranking all items for the users of the test part",
+    "evaluate": "ranking all items for the users of the test rows",
     "save": "writing the model",
 }
 """The other phases speak for themselves at once."""

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -102,22 +103,19 @@ class CsvFormat:
 
         `text`: the columns are all text, or none is; where that is not known, quoted text may become null.
         """
+        return self._options(types, columns, strings=self.nulls is not None, quoted=not text)
+
+    def text_options(self, columns: Sequence[str], type_: pa.DataType = _TEXT) -> pacsv.ConvertOptions:
+        """Return the options to read columns that are not text as they are written, or as another type."""
+        return self._options(dict.fromkeys(columns, type_), columns, strings=True, quoted=True)
+
+    def _options(self, types: Any, columns: Sequence[str], *, strings: bool, quoted: bool) -> pacsv.ConvertOptions:
         return pacsv.ConvertOptions(
             column_types=types,
             include_columns=list(columns),
             null_values=list(NULLS if self.nulls is None else {"", *self.nulls}),
-            strings_can_be_null=self.nulls is not None,
-            quoted_strings_can_be_null=not text,
-        )
-
-    def text_options(self, columns: Sequence[str], type_: pa.DataType = _TEXT) -> pacsv.ConvertOptions:
-        """Return the options to read columns that are not text as they are written, or as another type."""
-        return pacsv.ConvertOptions(
-            column_types=dict.fromkeys(columns, type_),
-            include_columns=list(columns),
-            null_values=list(NULLS if self.nulls is None else {"", *self.nulls}),
-            strings_can_be_null=True,
-            quoted_strings_can_be_null=True,
+            strings_can_be_null=strings,
+            quoted_strings_can_be_null=quoted,
         )
 
     def read(

@@ -26,7 +26,6 @@ from dray.data.sources.json_types import (
     Demands,
     ExtraFields,
     Seen,
-    asked_types,
     flat_schema,
     flatten,
     misfit,
@@ -43,6 +42,7 @@ from dray.data.sources.record_blocks import (
     parse_in_order,
     whole_records,
 )
+from dray.data.sources.types import asked_types
 from dray.errors import ConfigError, DataError
 from dray.storage import StorageOptions
 

@@ -23,8 +23,8 @@ import pyarrow.json as pajson
 import pyarrow.types as pt
 
 from dray.data.sources.numbers import Numbers, exact_as_double, fits_decimal, may_wrap
-from dray.data.sources.types import as_type
-from dray.errors import ConfigError, DataError, nearest
+from dray.data.sources.types import asked_types
+from dray.errors import DataError
 
 ExtraFields = Literal["reject", "ignore"]
 _TIME = re.compile(
@@ -173,20 +173,10 @@ def _kind(value: Any) -> str:
             return "list"
 
 
-def asked_types(types: Mapping[str, str | pa.DataType] | None) -> dict[str, pa.DataType]:
-    return {name: as_type(name, type_) for name, type_ in (types or {}).items()}
-
-
 def shape_of(seen: Seen, asked: Mapping[str, pa.DataType]) -> pa.Schema:
     """Return the nested schema of all objects seen."""
     shape = seen.arrow("", asked) if seen.fields else pa.struct([])
-    names = flat_schema(pa.schema(list(shape))).names
-    for name in asked:
-        if name not in names:
-            raise ConfigError(
-                f'types has a column "{name}", which is not in the data.{nearest(name, names)}',
-                fix=f"The columns are {', '.join(names[:20])}.",
-            )
+    asked_types(asked, flat_schema(pa.schema(list(shape))).names)
     return pa.schema(list(shape))
 
 

@@ -113,20 +113,22 @@ def is_number(type_: pa.DataType) -> bool:
     return bool(pt.is_integer(type_) or pt.is_floating(type_) or pt.is_decimal(type_))
 
 
-def asked_types(types: Mapping[str, str | pa.DataType] | None, names: Sequence[str]) -> dict[str, pa.DataType]:
-    """Return the types that the user asked for, checked."""
-    asked = {}
-    for name, type_ in (types or {}).items():
-        if name not in names:
+def asked_types(
+    types: Mapping[str, str | pa.DataType] | None, names: Sequence[str] | None = None
+) -> dict[str, pa.DataType]:
+    """Return the types that the user asked for, checked; refuse a column that is not among the names, if those are
+    known."""
+    asked = {name: _as_type(name, type_) for name, type_ in (types or {}).items()}
+    for name in asked:
+        if names is not None and name not in names:
             raise ConfigError(
                 f'types has a column "{name}", which is not in the data.{nearest(name, names)}',
                 fix=f"The columns are {', '.join(list(names)[:20])}.",
             )
-        asked[name] = as_type(name, type_)
     return asked
 
 
-def as_type(name: str, type_: str | pa.DataType) -> pa.DataType:
+def _as_type(name: str, type_: str | pa.DataType) -> pa.DataType:
     if isinstance(type_, pa.DataType):
         return type_
     try:

@@ -265,6 +265,9 @@ class _Hashing(io.RawIOBase):
     def __init__(self, update: Callable[[bytes], None]) -> None:
         self._update = update
 
+    def writable(self) -> bool:
+        return True
+
     def write(self, data: bytes) -> int:  # type: ignore[override]
         self._update(data)
         return len(data)

@@ -30,10 +30,9 @@ from dray.data.sources.csv_numbers import Rows, sampled_numbers
 from dray.data.sources.csv_split import record_starts
 from dray.data.sources.files import DataFile, FileSource, RandomFile, chunks, find_files, head, in_parallel, plain_name
 from dray.data.sources.lines import LineNumbers
-from dray.data.sources.numbers import Numbers
 from dray.data.sources.quotes import first_sure_start, last_end
 from dray.data.sources.record_blocks import parse_in_order, whole_records
-from dray.data.sources.types import Found, agree, is_number, text_where_mixed
+from dray.data.sources.types import Found, agree, is_number, merged_numbers, text_where_mixed
 from dray.errors import ConfigError, DataError
 from dray.storage import StorageOptions
 
@@ -113,11 +112,7 @@ def open_csv(
     files = find_files(locations, storage)
     sample_bytes = min(SAMPLE_BYTES, max(HEAD_BYTES // 4, ALL_SAMPLES_BYTES // (3 * len(files))))
     opened = in_parallel(lambda file: _open(file, form, storage, sample_bytes), files)
-    found = [
-        Found(file.file.location, text_where_mixed([sample.schema for sample in samples]), _merged(samples))
-        for file, samples in opened
-        if samples
-    ]
+    found = [_together(samples) for _, samples in opened if samples]
     if not found:
         raise DataError(f"There are no rows in {', '.join(locations)}.", fix="Name CSV files that hold rows.")
     names = {file.names: file.names for file, _ in opened}  # one object for equal ones: pickled once
@@ -127,23 +122,13 @@ def open_csv(
     return CsvSource(", ".join(locations), kept, storage, schema, form, guarded)
 
 
-@dataclass(frozen=True, slots=True)
-class _Sample:
-    """What some records of a file say about their columns."""
-
-    schema: pa.Schema
-    numbers: dict[str, Numbers]
+def _together(samples: Sequence[Found]) -> Found:
+    """Return what the samples of one file show."""
+    numbers = {name: merged_numbers(samples, name) for sample in samples for name in sample.numbers}
+    return Found(samples[0].location, text_where_mixed([sample.schema for sample in samples]), numbers)
 
 
-def _merged(samples: Sequence[_Sample]) -> dict[str, Numbers]:
-    merged: dict[str, Numbers] = {}
-    for sample in samples:
-        for name, numbers in sample.numbers.items():
-            merged.setdefault(name, Numbers()).merge(numbers)
-    return merged
-
-
-def _open(file: DataFile, form: CsvFormat, storage: StorageOptions, sample_bytes: int) -> tuple[CsvFile, list[_Sample]]:
+def _open(file: DataFile, form: CsvFormat, storage: StorageOptions, sample_bytes: int) -> tuple[CsvFile, list[Found]]:
     size = max(HEAD_BYTES, sample_bytes)
     while True:
         data = head(file, storage, size)
@@ -166,7 +151,7 @@ def _open(file: DataFile, form: CsvFormat, storage: StorageOptions, sample_bytes
     samples = [data[begin:end]]
     if file.compression is None:
         samples += _further_samples(opened, form, storage, len(data), sample_bytes)
-    return opened, [_guess(sample, names, form) for sample in samples]
+    return opened, [_guess(opened, sample, form) for sample in samples]
 
 
 def _further_samples(
@@ -187,9 +172,11 @@ def _further_samples(
     return found
 
 
-def _guess(sample: bytes, names: tuple[str, ...], form: CsvFormat) -> _Sample:
+def _guess(file: CsvFile, sample: bytes, form: CsvFormat) -> Found:
+    """Return what some records of a file show."""
+    names = file.names
     if not sample:
-        return _Sample(pa.schema([(name, pa.null()) for name in names]), {})
+        return Found(file.file.location, pa.schema([(name, pa.null()) for name in names]))
     sample = sample.decode(errors="replace").encode()  # text that is not UTF-8 must not be guessed to be bytes
 
     def read(options: pacsv.ConvertOptions) -> pa.Table:
@@ -198,7 +185,7 @@ def _guess(sample: bytes, names: tuple[str, ...], form: CsvFormat) -> _Sample:
     table = read(form.convert_options(None, names))
     rows = Rows(table, sample, form.quoting(), names, lambda columns, type_: read(form.text_options(columns, type_)))
     schema = pa.schema([(field.name, _with_fractions(field.type)) for field in table.schema])
-    return _Sample(schema, sampled_numbers(rows))
+    return Found(file.file.location, schema, sampled_numbers(rows))
 
 
 def _with_fractions(type_: pa.DataType) -> pa.DataType:

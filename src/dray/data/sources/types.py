@@ -15,7 +15,7 @@ from dray.errors import ConfigError, DataError, nearest
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What the samples of one file show."""
+    """What a sample of a file shows, or all samples of it together."""
 
     location: str
     schema: pa.Schema

@@ -348,7 +348,7 @@ def test_what_csv_holds_comes_out_with_every_digit_or_is_rejected(
     with tempfile.TemporaryDirectory() as directory, pytest.MonkeyPatch.context() as patch:
         (Path(directory) / "a.csv").write_text(stream.getvalue())
         first = "\n".join(stream.getvalue().splitlines()[1 : 1 + samples * 3]) + "\n"
-        patch.setattr(csv_source, "_guess", lambda _sample, names, form: guess(first.encode(), names, form))
+        patch.setattr(csv_source, "_guess", lambda file, _sample, form: guess(file, first.encode(), form))
         table, rejects = read_all(open_source(directory, nulls=["NA", "nan"] if nulls else None))
     assert table.num_rows + len(rejects) == len(values)
     for found in table.to_pylist():

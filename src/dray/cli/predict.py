@@ -64,9 +64,9 @@ def predict(
     With --cluster http://head:8265 or the name of a cluster, a job there predicts, followed from here: RUN, DATA and
     OUT must be locations that both sides see, such as s3://.
     """
-    from dray.learners.xgboost.loading import load_lean
+    from dray.learners.lean import preload
 
-    load_lean()
+    preload()
     from dray.events.sinks.terminal import terminal
     from dray.jobs.anywhere import run
     from dray.jobs.commands.predicting import Predict

@@ -36,9 +36,9 @@ def resume(run: str, storage: dict[str, str], as_json: bool, quiet: bool, **flag
 
     To add rounds to a finished run, use dray train --continue-from.
     """
-    from dray.learners.xgboost.loading import load_lean
+    from dray.learners.lean import preload
 
-    load_lean()
+    preload()
     from dray.events.sinks.terminal import terminal
     from dray.jobs.anywhere import resume as go_on
     from dray.storage import StorageOptions

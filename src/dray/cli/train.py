@@ -143,9 +143,9 @@ def train(
         values["params"] = dict(values.get("params") or {}) | pairs(param, "--param")
     config = make_config(values, origin=origin)
 
-    from dray.learners.xgboost.loading import load_lean
+    from dray.learners.lean import preload
 
-    load_lean()
+    preload()
     from dray.events.sinks.terminal import terminal
     from dray.jobs.anywhere import train as run
 

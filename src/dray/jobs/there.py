@@ -102,9 +102,9 @@ class Lines:
 
 
 def _run(job: dict[str, Any]) -> Result:
-    from dray.learners.xgboost.loading import load_lean
+    from dray.learners.lean import preload
 
-    load_lean()
+    preload()
     from dray.jobs.command import read_command
 
     command = read_command(job)

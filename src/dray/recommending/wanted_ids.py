@@ -12,8 +12,7 @@ from dray.data.open_source import ENDINGS, open_source
 from dray.data.source import Reject, Source
 from dray.data.sources.files import plain_name
 from dray.errors import DataError, nearest
-from dray.learners.factorization.ids import as_ids
-from dray.learners.factorization.model_ids import as_model_has
+from dray.learners.ids import as_ids, as_model_has
 from dray.storage import StorageOptions, is_s3, open_storage, translate_errors
 
 _LARGEST_TEXT = 1 << 30

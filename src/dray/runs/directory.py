@@ -348,6 +348,14 @@ class RunDirectory(RunFiles):
             self._saver.join()
             self._saver = None
 
+    def require_finished(self) -> None:
+        """Refuse a run that has no model: it failed, was stopped, or still runs."""
+        if (status := self.document["status"]) != "finished":
+            raise ModelError(
+                f"The run {self.location} is {status}: it has no model.",
+                fix=f"Name a finished run; dray resume {self.location} goes on with one that ended early.",
+            )
+
     def _release(self) -> None:
         """Close the files, as the last thing. Nothing happens to a run that was opened for reading only."""
         if self._log is None:
@@ -379,11 +387,10 @@ def open_resumable(location: str, options: StorageOptions = DEFAULT) -> RunDirec
     """Return the run at `location` for reading, if it is one to go on with: neither finished nor still alive."""
     directory = open_run(location, options)
     if directory.document["status"] == "finished":
-        recommender = (directory.document.get("config") or {}).get("model") == "factorization"
-        use = f"Use it (dray {'recommend' if recommender else 'predict'} {location} ...)"
         raise ModelError(
             f"The run {location} is finished: there is nothing to resume.",
-            fix=f"{use}, or train further with --continue-from {location}.",
+            fix="Use its model with dray predict (or dray recommend, if it is a recommender), or train further: "
+            f"dray train DATA --continue-from {location}.",
         )
     if is_alive(directory):
         process = directory.document["process"]

@@ -259,14 +259,14 @@ class TestRefusals:
 
     def test_nothing_half_written_is_left(self, run: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(recommending, "ROWS_A_FILE", 500)
-        made = recommending.make_lists
+        made = lists.make_lists
 
         def fail(job: Any, task: Any) -> Any:
-            if task.begin:
+            if task.users.start:
                 raise DataError("The disk is full.", fix="Make room.")
             return made(job, task)
 
-        monkeypatch.setattr(recommending, "make_lists", fail)
+        monkeypatch.setattr(lists, "make_lists", fail)
         with pytest.raises(DataError, match="disk is full"):
             dray.recommend(run, top=5, out="new/lists")
         assert not Path("new").exists()

@@ -14,7 +14,8 @@ from dray.events.telemetry import Sink
 from dray.ingesting.cache import Reading, used_cluster
 from dray.jobs.command import shared_paths
 from dray.jobs.shared import Head
-from dray.learners.factorization.ids import as_ids
+from dray.learners.ids import as_ids
+from dray.learners.recommender import recommends
 from dray.learners.registry import available
 from dray.recommending.recommend import RecommendResult, recommend
 from dray.recommending.wanted_ids import is_file
@@ -50,7 +51,7 @@ class Recommend:
 
     @property
     def libraries(self) -> tuple[str, ...]:
-        return tuple(learner.library for learner in available() if learner.layout == "keyed")
+        return tuple(learner.library for learner in available() if recommends(learner))
 
     def settled(self, head: Head) -> Self:
         paths = shared_paths(head, model=self.model, events=self.events, out=self.out, cache=self.cache)

@@ -8,6 +8,7 @@ from dray.learners.learner import Flag, Words
 
 if TYPE_CHECKING:
     from dray.learners.factorization.config import FactorizationConfig
+    from dray.learners.factorization.recommender import FactorRecommender
     from dray.learners.factorization.worker import FactorWorker
     from dray.learners.predictor import Predictor
     from dray.storage import StorageOptions
@@ -85,6 +86,11 @@ class Factorization:
         from dray.learners.factorization.predictor import open_pairs
 
         return open_pairs(location, storage)
+
+    def open_recommender(self, location: str, storage: StorageOptions) -> FactorRecommender:
+        from dray.learners.factorization.opening import open_recommender
+
+        return open_recommender(location, storage)
 
 
 FACTORIZATION = Factorization()

@@ -32,13 +32,26 @@ from dray.learners.factorization.events import (
     wrong_ratings,
 )
 from dray.learners.factorization.factors import Floats, Ints, Longs
-from dray.learners.factorization.ids import UNKNOWN, as_ids
+from dray.learners.factorization.ids import UNKNOWN
 from dray.learners.factorization.known import Found, IdCounts, Ids, Known, found_before, merge
 from dray.learners.factorization.times import TimeSketch, seconds_of
+from dray.learners.ids import as_ids
 from dray.retry import OnWait, no_report
 from dray.storage import StorageOptions
 
-__all__ = ["Dealt", "Found", "Ids", "Known", "RowRule", "deal", "found_before", "merge", "require_columns", "scan"]
+__all__ = [
+    "Dealt",
+    "Found",
+    "Ids",
+    "Known",
+    "RowRule",
+    "deal",
+    "found_before",
+    "merge",
+    "read_as_one",
+    "require_columns",
+    "scan",
+]
 
 OnRows = Callable[[int], None]
 _LEAST_ROWS = 1 << 20
@@ -116,6 +129,12 @@ def deal(
                 own = None if time is None else time[rows]
                 pieces[number].append(Dealt(user[rows], item[rows], value[rows], own, test))
     return [tuple(held) for held in pieces]
+
+
+def read_as_one(slices: Sequence[Slice], rule: RowRule, ids: Ids, storage: StorageOptions) -> tuple[Dealt, ...]:
+    """Return these rows as those of a single block of users."""
+    (pieces,) = deal(slices, rule, ids, np.zeros(len(ids.user_ids), np.int64), 1, storage)
+    return pieces
 
 
 def _read(

@@ -52,9 +52,7 @@ class XGBoost:
         bins_of(config.params)
 
     def worker_side(self, number: int, threads: int) -> Worker:
-        from dray.learners.xgboost.loading import load_lean
-
-        load_lean()
+        self.preload()
         from dray.learners.xgboost.worker import Worker
 
         return Worker(number, threads)
@@ -66,6 +64,11 @@ class XGBoost:
         from dray.learners.xgboost.predictor import open_trees
 
         return open_trees(location, storage)
+
+    def preload(self) -> None:
+        from dray.learners.lean import load_lean
+
+        load_lean(self.library)
 
 
 XGBOOST = XGBoost()

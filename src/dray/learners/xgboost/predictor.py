@@ -15,7 +15,7 @@ from dray.data.features import Encoder
 from dray.errors import DataError, ModelError, nearest
 from dray.learners.predictor import Counted, PredictionType, Question
 from dray.runs.directory import open_run
-from dray.storage import StorageOptions, is_s3, open_storage, translate_errors
+from dray.storage import StorageOptions, open_storage, translate_errors
 
 if TYPE_CHECKING:
     from dray.learners.xgboost.model import Model
@@ -92,9 +92,9 @@ class TreesPredictor:
 
     def open(self, question: Question, threads: int, *, own_process: bool) -> OpenTrees:
         if own_process:
-            from dray.learners.xgboost.loading import load_lean
+            from dray.learners.xgboost.learner import XGBOOST
 
-            load_lean()
+            XGBOOST.preload()
         return OpenTrees(self.model, question, threads)
 
 
@@ -139,18 +139,13 @@ def open_trees(location: str, storage: StorageOptions) -> TreesPredictor:
 
     filesystem, path = open_storage(location, storage)
     with translate_errors(location):
-        kind = filesystem.get_file_info(path).type
-    if kind == pafs.FileType.NotFound and not is_s3(location):
-        raise ModelError(f"There is no run or model at {location}.", fix="dray runs lists the runs.")
-    if kind == pafs.FileType.File:
+        is_file = filesystem.get_file_info(path).type == pafs.FileType.File
+    if is_file:
         with translate_errors(location), filesystem.open_input_stream(path) as stream:
             content = rewritten(bytes(stream.read()), location)
         return TreesPredictor(content, location)
     directory = open_run(location, storage)
-    if directory.document["status"] != "finished":
-        raise ModelError(
-            f"The run {location} is {directory.document['status']}: it has no model.", fix="Name a finished run."
-        )
+    directory.require_finished()
     return TreesPredictor(read_model(directory), directory.path(MODEL))
 
 

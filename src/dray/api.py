@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from dray.batch.options import Where
 from dray.clusters.resolve import Attached, resolve
@@ -18,13 +18,14 @@ from dray.jobs.anywhere import train as _train
 from dray.jobs.commands.predicting import Predict
 from dray.jobs.commands.recommending import Recommend
 from dray.learners.configs import make_config
-from dray.learners.factorization.model import FactorModel
-from dray.learners.xgboost.model import Model, Output
+from dray.learners.predictor import PredictionType
+from dray.learners.registry import RecommenderName
 from dray.predicting import PredictResult, load_model
 from dray.recommending.recommend import RecommendResult
 from dray.storage import StorageOptions
-from dray.training.factorization.result import FactorResult
-from dray.training.result import TrainResult
+
+if TYPE_CHECKING:
+    from dray import FactorModel, FactorResult, Model, TrainResult
 
 
 @overload
@@ -33,7 +34,7 @@ def train(data: Any, label: str, *, progress: bool = False, **settings: Any) -> 
 
 @overload
 def train(
-    data: Any, label: None = None, *, model: Literal["factorization"], progress: bool = False, **settings: Any
+    data: Any, label: None = None, *, model: RecommenderName, progress: bool = False, **settings: Any
 ) -> FactorResult: ...
 
 
@@ -106,7 +107,7 @@ def predict(
     read: Mapping[str, Any] | None = None,
     cache: str | None = None,
     keep: Sequence[str] = (),
-    output: Output | None = None,
+    output: PredictionType | None = None,
     contributions: bool = False,
     workers: int | Literal["auto"] = "auto",
     threads: int | None = None,

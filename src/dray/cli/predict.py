@@ -89,10 +89,9 @@ def predict(
             f"{duration(result.seconds)}, {result.rows_per_second:,.0f} rows/s, "
             f"peak memory {size(result.peak_memory_bytes)}"
         )
-        treated = "it counted as missing" if result.model == "xgboost" else "they were scored by what is known"
         for name, count in result.unseen.items():
             rows = many(count, "rows")
-            human(f'Warning: {rows} with a value of "{name}" that the model does not know; {treated}.')
+            human(f'Warning: {rows} with a value of "{name}" that the model does not know; predicted without it.')
         for name, count in result.infinite.items():
             human(f'Warning: {many(count, "rows")} with an infinite or too large "{name}"; it counted as missing.')
     if as_json:

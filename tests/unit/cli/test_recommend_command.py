@@ -177,9 +177,7 @@ class TestScores:
     def test_strangers_are_told(self, run: str, pairs: str, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["predict", run, pairs, "out"]) == 0
         words = capsys.readouterr().err
-        assert (
-            '1 row with a value of "user_id" that the model does not know; they were scored by what is known' in words
-        )
+        assert '1 row with a value of "user_id" that the model does not know; predicted without it.' in words
 
     def test_pairs_may_be_of_any_format(self, run: str, capsys: pytest.CaptureFixture[str]) -> None:
         Path("pairs.csv").write_text("user_id,item_id\nu001,i01\n")

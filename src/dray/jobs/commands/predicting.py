@@ -11,8 +11,8 @@ from dray.events.telemetry import Sink
 from dray.ingesting.cache import Reading, used_cluster
 from dray.jobs.command import shared_paths
 from dray.jobs.shared import Head
+from dray.learners.predictor import PredictionType
 from dray.learners.registry import available
-from dray.learners.xgboost.model import Output
 from dray.predicting import PredictResult, predict
 from dray.storage import StorageOptions
 
@@ -26,7 +26,7 @@ class Predict:
     """Locations; in this process also a table, or a function that connects to a database."""
     out: str
     keep: Sequence[str] = ()
-    output: Output | None = None
+    output: PredictionType | None = None
     contributions: bool = False
     workers: int | Literal["auto"] = "auto"
     threads: int | None = None

@@ -140,7 +140,7 @@ def _names(flag: str, text: str | None) -> tuple[str, ...]:
     found = next(csv.reader([text], skipinitialspace=True), [])
     names = tuple(name.strip() for name in found if name.strip())
     if not names:
-        raise ConfigError(f'{flag} "{text}" names no column.', fix=f"Write {flag} a,b.")
+        raise ConfigError(f'{flag} "{text}" does not name a column.', fix=f"Write {flag} a,b.")
     return names
 
 
@@ -150,7 +150,9 @@ def _share(text: str | None) -> float | None:
     try:
         return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:
-        raise ConfigError(f'--test "{text}" is no share.', fix="Write --test 0.2 or --test 20%.") from None
+        raise ConfigError(
+            f'--test "{text}" is not a share of the rows.', fix="Write --test 0.2 or --test 20%."
+        ) from None
 
 
 def _to_stderr(text: str, _to_stderr: bool) -> None:

@@ -142,5 +142,7 @@ def _amounts(given: Sequence[str]) -> dict[str, float]:
         try:
             amounts[name] = float(amount)
         except ValueError:
-            raise ConfigError(f'--resource "{text}" has no amount.', fix="Write num_cpus=2 or memory=4e9.") from None
+            raise ConfigError(
+                f'--resource "{text}" is not NAME=AMOUNT.', fix="Write num_cpus=2 or memory=4e9."
+            ) from None
     return amounts

@@ -155,7 +155,7 @@ def _require_one_question(
     given |= {"--similar-to": similar_to, "--out": out} if other == "--export" else {}
     for flag, value in given.items():
         if value:
-            raise ConfigError(f"{flag} means nothing with {other}.", fix=f"Leave out {flag} or {other}.")
+            raise ConfigError(f"{flag} cannot be used with {other}.", fix=f"Leave out {flag} or {other}.")
 
 
 def _tell(result: RecommendResult, *, asked: bool) -> None:
@@ -168,13 +168,13 @@ def _tell(result: RecommendResult, *, asked: bool) -> None:
         )
     if result.users_folded:
         are = "is" if result.users_folded == 1 else "are"
-        human(f"{many(result.users_folded, 'users')} {are} new: they were answered by their events.")
+        human(f"{many(result.users_folded, 'users')} {are} new: their lists were made from their events.")
     if result.users_unknown:
         number, have = many(result.users_unknown, "users"), "has" if result.users_unknown == 1 else "have"
         if asked:
-            human(f"Warning: the model knows no training event of {number}: they get what is popular.")
+            human(f"Warning: the model knows no training event of {number}: they get popular items.")
         else:
-            human(f"{number} {have} no training event: they get what is popular.")
+            human(f"{number} {have} no training event: they get popular items.")
     if result.items_unknown:
         human(f"Warning: the model does not know {result.items_unknown:,} of the items; they were left out.")
 
@@ -186,7 +186,7 @@ def _similar(
 
     table = similar_items(model, items, top, storage)
     if not quiet and "popularity" in table["by"].to_pylist():
-        human("Warning: the model does not know some of the items; they get what is popular.")
+        human("Warning: the model does not know some of the items; popular items are shown for them.")
     if out is not None:
         document = {"output": write_table(table, out, storage), "rows": table.num_rows}
         if not quiet:

@@ -90,17 +90,25 @@ def _learners_options(command: Command) -> Command:
 @click.option(
     "--on-failure",
     type=LEVELS,
-    help="When a worker is lost: end, begin all anew, go on with the others, or replace it. [default: elastic]",
+    help="When a worker is lost: stop, restart all workers, go on with fewer, or replace it. [default: elastic]",
 )
 @click.option("--max-failures", type=int, metavar="N", help="Workers that may be lost in the run. [default: 100]")
 @click.option(
-    "--max-failures-in-round", type=int, metavar="N", help="Interruptions of one and the same round. [default: 5]"
+    "--max-failures-in-round", type=int, metavar="N", help="Times that the same round may be interrupted. [default: 5]"
 )
 @click.option(
-    "--heartbeat", "heartbeat_s", type=float, metavar="SECONDS", help="Silence that means a lost worker. [default: 8]"
+    "--heartbeat",
+    "heartbeat_s",
+    type=float,
+    metavar="SECONDS",
+    help="A worker that is silent for so long is lost. [default: 8]",
 )
 @click.option(
-    "--wait", "wait_s", type=float, metavar="SECONDS", help="Longest wait below the least workers. [default: 300]"
+    "--wait",
+    "wait_s",
+    type=float,
+    metavar="SECONDS",
+    help="Longest wait for the least number of workers. [default: 300]",
 )
 @click.option("--job", hidden=True, help="The job that this command is a try of: its earlier run is gone on with.")
 @click.option("--out", metavar="DIR", help="Run directory, new; local or s3://. [default: runs/<id>]")
@@ -173,6 +181,6 @@ def _base(data: Sequence[str], read: Any) -> tuple[dict[str, Any], str]:
         return read(data[0]), data[0]
     if run_file := next((name for name in data if name.endswith((".yaml", ".yml"))), None):
         raise ConfigError(
-            f"{run_file} is a run file, and there is other data beside it.", fix="Name the data in the run file."
+            f"{run_file} is a run file, and other data is named beside it.", fix="Name the data in the run file only."
         )
     return {"data": list(data)}, "the command line"

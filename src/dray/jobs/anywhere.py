@@ -56,7 +56,7 @@ def resume(run: str, storage: StorageOptions, overrides: Mapping[str, Any], sink
             place = stack.enter_context(open_endpoint(where.word, provider_of))
         except (ClusterError, ConfigError) as error:
             raise ClusterError(
-                f"The run {run} is to go on at {where.word}, which cannot be used: {error.what}",
-                fix=f"{error.fix} Or go on elsewhere: dray resume {run} --cluster local is on this machine.",
+                f"The run {run} cannot go on at {where.word}: {error.what}",
+                fix=f"{error.fix} To go on at this machine: dray resume {run} --cluster local.",
             ) from error
         return run_at(place, command, sinks)

@@ -53,7 +53,7 @@ def as_model_has(ids: pa.Array, like: pa.Array, side: str) -> pa.Array:
     if not pc.all(numbers, min_count=0).as_py():
         wrong = ids[pc.index(numbers, False).as_py()].as_py()
         raise DataError(
-            f'The {side} "{wrong}" is no whole number, and the model\'s {side} ids are.',
+            f'The {side} "{wrong}" is not a whole number, and the model\'s {side} ids are.',
             fix=f"Give whole numbers, such as {like[0].as_py() if len(like) else 1}.",
         )
     try:

@@ -102,7 +102,7 @@ def recommend(
         count = sum(group.count for group in groups)
         if most_users is not None and count > most_users:
             raise ConfigError(
-                f"The lists of {count:,} users are too many to show: at most {most_users} are.",
+                f"The lists of {count:,} users are too many to show: the most is {most_users}.",
                 fix="Write them with --out DIR, or name fewer with --users.",
             )
         where = Workers.of(workers, threads, cluster, count)
@@ -180,7 +180,8 @@ def _tasks(groups: Iterable[_Group], count: int, top: int, out: str | None, wher
     ]
     if single and len(ranges) > 1:
         raise ConfigError(
-            f"{out} is one file, and known and new users are written to one each.", fix="Name a directory with --out."
+            f"--out {out} is one file, and known users and new users are written to a file each.",
+            fix="Name a directory with --out.",
         )
     if out is None:
         return [group.task(begin, end, None) for group, begin, end in ranges]
@@ -205,9 +206,13 @@ def _require_reachable(known: Recommender, out: str | None, where: Workers) -> N
     if where.count == 0:
         return
     if known.location is None:
-        raise ConfigError("Workers need a model that is kept somewhere.", fix="Name its run, or use workers=0.")
+        raise ConfigError(
+            "The model is in memory only, and workers are other processes.", fix="Give its run directory, or workers=0."
+        )
     if out is not None and out.endswith(".parquet"):
-        raise ConfigError(f"{out} is one file, and each task of workers writes one.", fix="Name a directory.")
+        raise ConfigError(
+            f"--out {out} is one file, and workers write a file each.", fix="Name a directory with --out."
+        )
 
 
 def _warn(telemetry: Telemetry, found: EventUsers | None) -> None:
@@ -216,13 +221,13 @@ def _warn(telemetry: Telemetry, found: EventUsers | None) -> None:
     if len(found.known):
         telemetry.emit(
             Warned(
-                f"The model knows {many(len(found.known), 'users')} of the events: their new events are not used.",
+                f"The model knows {many(len(found.known), 'users')} of the events: these new events are not used.",
                 fix="Train on them: dray train EVENTS --continue-from RUN.",
             )
         )
     if found.unknown_items:
         telemetry.emit(
-            Warned(f"Left out: {many(found.unknown_items, 'events')} with an item that the model does not know.")
+            Warned(f"{many(found.unknown_items, 'events')} with an item that the model does not know: left out.")
         )
 
 

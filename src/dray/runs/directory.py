@@ -275,8 +275,8 @@ class RunDirectory(RunFiles):
             return
         self._problem_told = True  # before the call, which may come back as an event
         self.on_problem(
-            f"The run cannot be recorded at the moment: {self.problem}",
-            f"{self._problem_fix} What is missing is kept in memory and written as soon as that works.".lstrip(),
+            f"Files of the run cannot be written now: {self.problem}",
+            f"{self._problem_fix} The run goes on, and writes what is missing as soon as it can.".lstrip(),
         )
 
     def _claim(self) -> None:
@@ -375,7 +375,9 @@ def open_run(location: str, options: StorageOptions = DEFAULT) -> RunDirectory:
         )
     document = directory.read_json(MANIFEST)
     if not isinstance(document, dict) or not all(isinstance(document.get(key), str) for key in ("run", "status")):
-        raise ModelError(f"{directory.path(MANIFEST)} is not a run's description.", fix="Name another run.")
+        raise ModelError(
+            f"{directory.path(MANIFEST)} does not describe a run.", fix="Name another run: dray runs lists them."
+        )
     for key in _SECTIONS:
         if not isinstance(document.get(key), dict | None):
             raise directory.damaged(MANIFEST, f'"{key}" is {str(document[key])[:40]!r}')

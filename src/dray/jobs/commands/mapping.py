@@ -111,7 +111,8 @@ class Map:
             return batches_of(function, list(self.data), self.storage, **self.read)
         if self.read:
             raise ConfigError(
-                "--format and --read say how rows are read; --each file gives names.", fix="Leave them out."
+                "--format and --read say how rows are read, and --each file gives names of files instead.",
+                fix="Leave out --format and --read, or --each file.",
             )
         return files_of(function, list(self.data), self.storage)
 

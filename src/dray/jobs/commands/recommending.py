@@ -123,7 +123,7 @@ def _bytes(table: pa.Table) -> bytes:
     found: bytes = sink.getvalue().to_pybytes()
     if len(found) > MOST_BYTES:
         raise ConfigError(
-            f"The lists take {len(found):,} bytes, and a job tells at most {MOST_BYTES:,}.",
+            f"The lists take {len(found):,} bytes, and a job returns at most {MOST_BYTES:,} without files.",
             fix="Write them with --out (out=) to storage that the cluster reaches, or name fewer with --users.",
         )
     return found

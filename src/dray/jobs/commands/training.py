@@ -43,8 +43,8 @@ class Train:
         config = self.config
         if config.out is None and not head.here:
             raise ConfigError(
-                f"The run happens elsewhere, at {head.url}, and its output has no place that both sides see.",
-                fix="Add out: s3://bucket/runs/NAME (--out), or a directory on a network file system.",
+                f"The run is trained at {head.url}, and there is no output directory that both sides see.",
+                fix="Add --out s3://bucket/runs/NAME (out: in a run file), or a directory on a network file system.",
             )
         paths = shared_paths(
             head,
@@ -130,9 +130,9 @@ def where_it_ran(run: str, document: Mapping[str, Any]) -> str:
     job, config = document.get("job"), document.get("config")
     if isinstance(job, str) and job.startswith(ON_KUBERNETES):
         raise ConfigError(
-            f"The run {run} was trained by the job {job.rpartition('/')[2]} on Kubernetes, whose cluster went with it.",
-            fix=f"dray resume {run} --cluster NAME goes on at a cluster that dray started (dray cluster up), "
-            "--cluster local on this machine.",
+            f"The run {run} was the job {job.rpartition('/')[2]} on Kubernetes, and its cluster ended with the job.",
+            fix=f"Go on at a cluster that dray started (dray cluster up): dray resume {run} --cluster NAME; or at this "
+            f"machine: dray resume {run} --cluster local.",
         )
     word = config.get("cluster") if isinstance(config, dict) else None
     if not isinstance(word, str):

@@ -13,7 +13,7 @@ import click
 
 from dray.cli import job_kubernetes
 from dray.cli.job_kubernetes import Namespace, kubernetes_options
-from dray.cli.output import human, log_line, print_json, say
+from dray.cli.output import human, log_line, print_json, say, shown_on_stderr
 from dray.errors import ConfigError
 from dray.events.format import duration, many, size
 
@@ -51,6 +51,11 @@ def _endpoint_option(command: Command) -> Command:
 
 
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON document on stdout.")
+
+
+def _ask_options(command: Command) -> Command:
+    """Add what commands that ask an endpoint or Kubernetes have; the command gets `where`, `pods` and `as_json`."""
+    return _endpoint_option(kubernetes_options(_json_option(command)))
 
 
 @job.command("submit")
@@ -161,7 +166,6 @@ def _script(jobs: Jobs, task: Task, options: Options, *, follow: bool, as_json: 
 
 def _run_file(jobs: Jobs, path: str, options: Options, *, follow: bool, as_json: bool, quiet: bool) -> None:
     from dray.config.run_file import read_run_file
-    from dray.events.sinks.terminal import terminal
     from dray.jobs.attend import new_job_id, submit
     from dray.jobs.command import task_of
     from dray.jobs.commands.training import Train
@@ -178,16 +182,14 @@ def _run_file(jobs: Jobs, path: str, options: Options, *, follow: bool, as_json:
         submit(jobs, task, options, name)
         _tell_id(name, jobs, as_json=as_json)
         return
-    sinks = [] if quiet else [terminal(sys.stderr, live=sys.stderr.isatty())]
+    sinks = shown_on_stderr(quiet)
     outcome = follow_run(jobs, task, options, name, sinks, command.libraries)
     if as_json:
         print_json({"id": outcome.job, "result": outcome.result})
 
 
 @job.command("list")
-@_endpoint_option
-@kubernetes_options
-@_json_option
+@_ask_options
 def list_command(where: str | None, pods: Namespace | None, as_json: bool) -> None:
     """List the jobs of an endpoint, the newest first."""
     if pods is not None:
@@ -205,9 +207,7 @@ def list_command(where: str | None, pods: Namespace | None, as_json: bool) -> No
 
 @job.command("status")
 @click.argument("id_", metavar="ID")
-@_endpoint_option
-@kubernetes_options
-@_json_option
+@_ask_options
 def status_command(id_: str, where: str | None, pods: Namespace | None, as_json: bool) -> None:
     """Tell how a job is."""
     if pods is not None:
@@ -226,9 +226,7 @@ def status_command(id_: str, where: str | None, pods: Namespace | None, as_json:
 @job.command("logs")
 @click.argument("id_", metavar="ID")
 @click.option("--follow", is_flag=True, help="Stay until the job ends. Ctrl-C leaves it running.")
-@_endpoint_option
-@kubernetes_options
-@_json_option
+@_ask_options
 def logs_command(id_: str, follow: bool, where: str | None, pods: Namespace | None, as_json: bool) -> None:
     """Show what a job has printed. The events of a run are shown as the run would have."""
     if pods is not None:
@@ -270,9 +268,7 @@ def logs_command(id_: str, follow: bool, where: str | None, pods: Namespace | No
 
 @job.command("stop")
 @click.argument("id_", metavar="ID")
-@_endpoint_option
-@kubernetes_options
-@_json_option
+@_ask_options
 def stop_command(id_: str, where: str | None, pods: Namespace | None, as_json: bool) -> None:
     """Stop a job, and wait till it is over."""
     if pods is not None:
@@ -290,9 +286,7 @@ def stop_command(id_: str, where: str | None, pods: Namespace | None, as_json: b
 
 @job.command("delete")
 @click.argument("id_", metavar="ID")
-@_endpoint_option
-@kubernetes_options
-@_json_option
+@_ask_options
 def delete_command(id_: str, where: str | None, pods: Namespace | None, as_json: bool) -> None:
     """Delete a job that has ended. Its log stays on the head until Ray's session ends."""
     if pods is not None:

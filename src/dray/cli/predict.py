@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import Any
 
 import click
 
-from dray.cli.options import CLUSTER, WORKERS, output_options, source_options, storage_options
-from dray.cli.output import human, print_json
+from dray.cli.options import model_options
+from dray.cli.output import human, print_json, shown_on_stderr
 from dray.events.format import duration, many, size
 
 
@@ -26,18 +25,7 @@ from dray.events.format import duration, many, size
 )
 @click.option("--keep", metavar="COLUMN", multiple=True, help="Column of DATA to copy to the output; may be repeated.")
 @click.option("--contributions", is_flag=True, help="Add the SHAP contribution of every feature.")
-@click.option(
-    "--workers",
-    type=WORKERS,
-    default="auto",
-    help="0: this process; N: processes of this machine, or of --cluster. [default: auto]",
-)
-@click.option("--threads", type=int, help="Threads of each worker. [default: the CPUs there are, shared]")
-@click.option("--cluster", metavar="WORD", default="local", help=f"{CLUSTER} [default: local]")
-@source_options
-@click.option("--cache", metavar="DIR", help="Where Parquet copies of other formats are kept. [default: ~/.cache/dray]")
-@storage_options
-@output_options
+@model_options("other formats")
 def predict(
     model: str,
     data: Sequence[str],
@@ -67,7 +55,6 @@ def predict(
     from dray.learners.lean import preload
 
     preload()
-    from dray.events.sinks.terminal import terminal
     from dray.jobs.anywhere import run
     from dray.jobs.commands.predicting import Predict
     from dray.storage import StorageOptions
@@ -82,7 +69,7 @@ def predict(
         storage=StorageOptions(**storage),
         **options,
     )
-    result = run(command, [] if quiet else [terminal(sys.stderr, live=sys.stderr.isatty())])
+    result = run(command, shown_on_stderr(quiet))
     if not quiet:
         human(
             f"{result.output}: {many(result.rows, 'predictions')} in {many(result.files, 'files')}, "

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dray.cli.options import CLUSTER, WORKERS, output_options, source_options, storage_options
-from dray.cli.output import human, print_json
+from dray.cli.options import model_options
+from dray.cli.output import human, print_json, shown_on_stderr
 from dray.errors import ConfigError
 from dray.events.format import duration, many, size
 
@@ -53,18 +53,7 @@ MOST_SHOWN = 20
     help="With --export: one more coordinate, so that the inner product alone has the order of the scores.",
 )
 @click.option("--out", metavar="DIR", help="Where the lists go, as Parquet files; a .parquet name for one file.")
-@click.option(
-    "--workers",
-    type=WORKERS,
-    default="auto",
-    help="0: this process; N: as many processes, on the cluster if one is named. [default: auto]",
-)
-@click.option("--threads", type=int, help="Threads of each worker. [default: the CPUs there are, shared]")
-@click.option("--cluster", metavar="WORD", default="local", help=f"{CLUSTER} [default: local]")
-@source_options
-@click.option("--cache", metavar="DIR", help="Where Parquet copies of --events are kept. [default: ~/.cache/dray]")
-@storage_options
-@output_options
+@model_options("--events")
 def recommend(
     model: str,
     similar_to: Sequence[str],
@@ -105,7 +94,6 @@ def recommend(
     elif similar_to:
         _similar(model, similar_to, top, out, where, as_json, quiet)
     else:
-        from dray.events.sinks.terminal import terminal
         from dray.jobs.anywhere import run
         from dray.jobs.commands.recommending import Recommend
 
@@ -121,7 +109,7 @@ def recommend(
             most_users=None if out else MOST_SHOWN,
             **options,
         )
-        result = run(command, [] if quiet else [terminal(sys.stderr, live=sys.stderr.isatty())])
+        result = run(command, shown_on_stderr(quiet))
         if not quiet:
             _tell(result, asked=options["users"] is not None or bool(events))
         if as_json:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
 
 from dray.cli.options import WORKER_RANGE, Command, output_options, pairs, source_options, storage_options
-from dray.cli.output import print_json
+from dray.cli.output import print_json, shown_on_stderr
 from dray.cli.sections import sectioned
 from dray.errors import ConfigError
 from dray.learners.learner import Flag
@@ -154,10 +153,9 @@ def train(
     from dray.learners.lean import preload
 
     preload()
-    from dray.events.sinks.terminal import terminal
     from dray.jobs.anywhere import train as run
 
-    result = run(config, sinks=[] if quiet else [terminal(sys.stderr, live=sys.stderr.isatty())], job=job)
+    result = run(config, sinks=shown_on_stderr(quiet), job=job)
     if as_json:
         print_json(result.to_json())
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 from dray.clusters.resolve import ON_KUBERNETES, Attached, Here
@@ -11,6 +11,7 @@ from dray.config.run_file import RunConfig
 from dray.errors import ConfigError, ModelError
 from dray.events.telemetry import Sink
 from dray.jobs.command import shared_paths
+from dray.jobs.commands.asked import Asked
 from dray.jobs.shared import Head, check_output
 from dray.learners.configs import make_config
 from dray.learners.registry import available, find
@@ -81,8 +82,8 @@ class Train:
         return result_of(told, StorageOptions(**self.config.storage.model_dump()))
 
 
-@dataclass(frozen=True, slots=True)
-class Resume:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resume(Asked):
     """Going on with a run that ended before its last round."""
 
     run: str
@@ -90,16 +91,15 @@ class Resume:
     """The one that was asked for, or where the run was."""
     overrides: Mapping[str, Any] = field(default_factory=dict)
     """Other keys of the run file that do not change the model."""
-    storage: StorageOptions = field(default_factory=StorageOptions)
     code: ClassVar[None] = None
     name: ClassVar[str] = "resume"
-    source: ClassVar[str] = "The command"
 
     @staticmethod
     def of(run: str, storage: StorageOptions, overrides: Mapping[str, Any]) -> Resume:
         """Return the command; without a cluster among the overrides it goes on where the run was."""
         cluster = str(overrides.get("cluster") or where_it_ran(run, open_run(run, storage).document))
-        return Resume(run, cluster, {name: value for name, value in overrides.items() if name != "cluster"}, storage)
+        others = {name: value for name, value in overrides.items() if name != "cluster"}
+        return Resume(run=run, cluster=cluster, overrides=others, storage=storage)
 
     @property
     def libraries(self) -> tuple[str, ...]:
@@ -108,13 +108,6 @@ class Resume:
     def settled(self, head: Head) -> Self:
         [run] = shared_paths(head, **{"The run": self.run})["The run"]
         return replace(self, run=run)
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Self:
-        return cls(**{**values, "storage": StorageOptions(**values["storage"])})
 
     def execute(self, where: Here | Attached, sinks: Sequence[Sink], job: str | None = None) -> Result:  # noqa: ARG002
         from dray.training.resume import resume

@@ -391,8 +391,8 @@ def open_resumable(location: str, options: StorageOptions = DEFAULT) -> RunDirec
     if directory.document["status"] == "finished":
         raise ModelError(
             f"The run {location} is finished: there is nothing to resume.",
-            fix="Use its model with dray predict (or dray recommend, if it is a recommender), or train further: "
-            f"dray train DATA --continue-from {location}.",
+            fix=f"Use its model (dray predict {location} ..., or of a recommender dray recommend {location} ...), "
+            f"or train further: dray train DATA --continue-from {location}.",
         )
     if is_alive(directory):
         process = directory.document["process"]

@@ -15,8 +15,8 @@ from dray.ingesting.cache import PLAIN, Reading, as_parquet
 from dray.learners.factorization.factors import Seen
 from dray.learners.factorization.ids import UNKNOWN
 from dray.learners.factorization.opening import Recommender
-from dray.learners.factorization.own_part import Ageing, SplitRule, own_part
-from dray.learners.factorization.rows import deal, found_before, merge, require_columns, scan
+from dray.learners.factorization.rows import by_unit, found_before, merge, require_columns, scan
+from dray.learners.factorization.unit_pairs import Ageing, SplitRule, unit_pairs
 from dray.storage import StorageOptions
 
 
@@ -62,13 +62,13 @@ def read_new_users(
     slices = open_dataset(parquet, storage).row_groups
     before = found_before(model.user_ids, np.diff(model.seen.starts), model.item_ids, model.item_counts)
     there = merge([before, scan(slices, rule, storage)])
-    (pieces,) = deal(slices, rule, there.ids, np.zeros(len(there.user_ids), np.int64), 1, storage)
+    (pieces,) = by_unit(slices, rule, there.ids, np.zeros(len(there.user_ids), np.int64), 1, storage)
     times = [piece.times.max(initial=-np.inf) for piece in pieces if piece.times is not None]
     ageing = None
     if known.half_life_s is not None and times:
         newest = max(*map(float, times), -np.inf if model.as_of is None else model.as_of)
         ageing = Ageing(half_life_s=known.half_life_s, as_of=newest)
-    pairs = own_part(pieces, rule.kind, SplitRule(), ageing).train
+    pairs = unit_pairs(pieces, rule.kind, SplitRule(), ageing).train
     rows = sum((np.bincount(piece.users, minlength=len(there.user_ids)) for piece in pieces), np.int64(0))
     present = np.flatnonzero(rows)
     found = model.find_users(there.user_ids.take(pa.array(present)))

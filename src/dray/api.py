@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 from dray.batch.options import Where
 from dray.clusters.resolve import Attached, resolve
-from dray.config.run_file import Level, read_run_file
+from dray.config.run_file import Level, RunConfig, read_run_file
 from dray.events.telemetry import Sink
 from dray.ingesting.cache import Reading, as_parquet, used_cluster
 from dray.ingesting.written import IngestResult
@@ -23,6 +23,7 @@ from dray.learners.registry import RecommenderName
 from dray.predicting import PredictResult, load_model
 from dray.recommending.recommend import RecommendResult
 from dray.storage import StorageOptions
+from dray.training.session import Session, open_session
 
 if TYPE_CHECKING:
     from dray import FactorModel, FactorResult, Model, TrainResult
@@ -54,13 +55,29 @@ def train(
     >>> result = dray.train("events/", model="factorization", user="user_id", item="item_id", event="type")
     >>> result.loaded.recommend("ann", 10)
     """
+    config = _config(data, label, settings)
+    return _train(config, sinks=_sinks(progress))  # type: ignore[return-value]
+
+
+def session(data: Any, label: str | None = None, *, progress: bool = False, **settings: Any) -> Session:
+    """Load `data` once, and train on it as often as `Session.fit` is called; arguments as those of `train`.
+
+    >>> with dray.session("data/", label="y", eval_fraction=0.2) as session:
+    ...     for depth in (4, 6, 8):
+    ...         print(depth, session.fit(params={"max_depth": depth}).metrics)
+    """
+    return open_session(_config(data, label, settings), sinks=_sinks(progress))
+
+
+def _config(data: Any, label: str | None, settings: dict[str, Any]) -> RunConfig:
+    """Return the configuration that the arguments say, or a run file and what they change of it."""
     if isinstance(data, str) and data.endswith((".yaml", ".yml")):
         values, origin = read_run_file(data), data
     else:
         values, origin = {"data": _named(data, settings)}, "the arguments"
     if label is not None:
         values["label"] = label
-    return _train(make_config(values | settings, origin=origin), sinks=_sinks(progress))
+    return make_config(values | settings, origin=origin)
 
 
 def _named(data: Any, settings: dict[str, Any]) -> list[str]:
@@ -95,7 +112,7 @@ def resume(
     """
     given = {"workers": workers, "threads": threads, "cluster": cluster, "on_failure": on_failure}
     overrides = {name: value for name, value in given.items() if value is not None}
-    return _resume(run, StorageOptions(endpoint, region, profile, role), overrides, sinks=_sinks(progress))
+    return _resume(run, StorageOptions(endpoint, region, profile, role), overrides, sinks=_sinks(progress))  # type: ignore[return-value]
 
 
 def predict(

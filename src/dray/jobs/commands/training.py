@@ -15,11 +15,11 @@ from dray.jobs.commands.asked import Asked
 from dray.jobs.shared import Head, check_output
 from dray.learners.configs import make_config
 from dray.learners.registry import available, find
+from dray.learners.result import RunResult
 from dray.runs.directory import new_run_id, open_run
 from dray.runs.migrations import own_keys
 from dray.storage import StorageOptions
 from dray.training.checks import check_learner
-from dray.training.outcome import Result, result_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ class Train:
         # A driver of an older dray sends the keys of every model.
         return cls(make_config(own_keys(values), origin="the job"))
 
-    def execute(self, where: Here | Attached, sinks: Sequence[Sink], job: str | None = None) -> Result:
+    def execute(self, where: Here | Attached, sinks: Sequence[Sink], job: str | None = None) -> RunResult:
         config = self.config.model_copy(update={"cluster": where.word})
         if job is None:
             from dray.training.train import train
@@ -78,8 +78,8 @@ class Train:
 
         return train_or_go_on(config, sinks, job=job, cluster=self.cluster)
 
-    def result_of(self, told: Mapping[str, Any]) -> Result:
-        return result_of(told, StorageOptions(**self.config.storage.model_dump()))
+    def result_of(self, told: Mapping[str, Any]) -> RunResult:
+        return find(told["learner"]).result(told, StorageOptions(**self.config.storage.model_dump()))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,13 +109,13 @@ class Resume(Asked):
         [run] = shared_paths(head, **{"The run": self.run})["The run"]
         return replace(self, run=run)
 
-    def execute(self, where: Here | Attached, sinks: Sequence[Sink], job: str | None = None) -> Result:  # noqa: ARG002
+    def execute(self, where: Here | Attached, sinks: Sequence[Sink], job: str | None = None) -> RunResult:  # noqa: ARG002
         from dray.training.resume import resume
 
         return resume(self.run, self.storage, {**self.overrides, "cluster": where.word}, sinks)
 
-    def result_of(self, told: Mapping[str, Any]) -> Result:
-        return result_of(told, self.storage)
+    def result_of(self, told: Mapping[str, Any]) -> RunResult:
+        return find(told["learner"]).result(told, self.storage)
 
 
 def where_it_ran(run: str, document: Mapping[str, Any]) -> str:

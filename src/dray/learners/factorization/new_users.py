@@ -14,8 +14,8 @@ from dray.learners.factorization.events import RowRule
 from dray.learners.factorization.factors import Seen
 from dray.learners.factorization.ids import UNKNOWN
 from dray.learners.factorization.model import FactorModel
-from dray.learners.factorization.own_part import Ageing, SplitRule, own_part
 from dray.learners.factorization.rows import found_before, merge, read_as_one, scan
+from dray.learners.factorization.unit_pairs import Ageing, SplitRule, unit_pairs
 from dray.learners.recommender import EventUsers
 from dray.storage import StorageOptions
 
@@ -57,7 +57,7 @@ def read_users(
     if half_life_s is not None and times:
         newest = max(*map(float, times), -np.inf if model.as_of is None else model.as_of)
         ageing = Ageing(half_life_s=half_life_s, as_of=newest)
-    pairs = own_part(pieces, rule.kind, SplitRule(), ageing).train
+    pairs = unit_pairs(pieces, rule.kind, SplitRule(), ageing).train
     rows = sum((np.bincount(piece.users, minlength=len(there.user_ids)) for piece in pieces), np.int64(0))
     present = np.flatnonzero(rows)
     found = model.find_users(there.user_ids.take(pa.array(present)))

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Literal
 
 from dray.learners.learner import Flag, Words
+from dray.learners.result import typed
 
 if TYPE_CHECKING:
+    from dray.events.kinds import Event
     from dray.learners.predictor import Predictor
     from dray.learners.xgboost.config import XGBoostConfig
+    from dray.learners.xgboost.driver import TreeDriver
+    from dray.learners.xgboost.result import TrainResult
     from dray.learners.xgboost.worker import Worker
     from dray.storage import StorageOptions
 
@@ -21,10 +26,7 @@ class XGBoost:
     default_rounds = "100"
     words = Words(step="round")
     layout: Literal["rows", "keyed"] = "rows"
-    data_fields = frozenset(
-        {"data", "label", "weight", "group", "ignore", "eval", "eval_fraction", "split_seed", "read", "max_bin"}
-    )
-    interruptible = True
+    fit_fields = frozenset({"params", "rounds", "early_stop", "objective", "seed"})
     flags = (
         Flag("label", "Column to predict; needed.", "COLUMN"),
         Flag(
@@ -56,6 +58,20 @@ class XGBoost:
         from dray.learners.xgboost.worker import Worker
 
         return Worker(number, threads)
+
+    def driver_side(
+        self, config: XGBoostConfig, storage: StorageOptions, emit: Callable[[Event], object]
+    ) -> TreeDriver:
+        from dray.learners.xgboost.driver import TreeDriver
+
+        return TreeDriver(config, storage, emit)
+
+    def result(self, document: Mapping[str, Any], storage: StorageOptions) -> TrainResult:
+        from dray.learners.xgboost.result import TrainResult
+        from dray.learners.xgboost.unknown import read_model
+        from dray.runs.directory import open_run
+
+        return TrainResult(**typed(document), content=read_model(open_run(document["directory"], storage)))
 
     def recognises(self, location: str, storage: StorageOptions) -> bool:  # noqa: ARG002
         return location.endswith(".ubj")

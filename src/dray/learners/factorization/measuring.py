@@ -1,23 +1,21 @@
-"""How good a recommender is on its test part: rankings, what they are called, and which metric decides."""
+"""How good a recommender is on its test pairs: rankings, what they are called, and which metric decides."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dray.learners.factorization.blocks import Blocks
+from dray.learners.factorization.epoch import Method, Turns, by_unit
 from dray.learners.factorization.evaluate import RankingQuality, merged
 from dray.learners.factorization.factors import Longs
 from dray.learners.factorization.worker import FactorWorker
 from dray.learners.learner import Do
-from dray.training.factorization.copies import Copy
-from dray.training.factorization.foreman import Foreman
-from dray.training.factorization.passing import Method, by_unit
-from dray.training.factorization.routes import Units
 
 
 @dataclass(frozen=True)
-class TestPart:
+class TestPairs:
     """What is evaluated, and how."""
 
     pairs: int
@@ -29,51 +27,45 @@ class TestPart:
     """Rankings too, which take longer than an epoch."""
 
 
-class Judge:
+class Rankings:
     """Has the workers rank all items for their users."""
 
-    def __init__(self, foreman: Foreman, method: Method, test: TestPart, share: Any) -> None:
-        self._foreman = foreman
+    def __init__(self, method: Method, test: TestPairs) -> None:
         self._method = method
         self._test = test
-        self._item_counts = share(test.item_counts)
+        self._item_counts: Any = None
 
-    def quality(self, copy: Copy) -> RankingQuality:
+    def quality(self, blocks: Blocks, turns: Turns) -> RankingQuality:
         """How well a model finds the test pairs."""
+        self._method.meet(turns)
+        common = self._common(turns)
+        return self._merged(
+            turns,
+            [
+                turns.attempt.call(worker, Do(FactorWorker.rankings), units, *common, *own, *blocks.items).number
+                for worker, units in turns.holdings.items()
+                for own in [[blocks.users[unit] for unit in units]]
+            ],
+        )
 
-        def ask(holdings: Mapping[int, Units]) -> dict[int, Any]:
-            self._method.meet(holdings)
-            return self._answers(
-                [
-                    self._foreman.call(worker, Do(FactorWorker.rankings), units, *self._common, *own, *copy.items)
-                    for worker, units in holdings.items()
-                    for own in [[copy.users[unit] for unit in units]]
-                ]
-            )
+    def popularity(self, turns: Turns) -> RankingQuality:
+        """How well it is done by showing all users what is popular."""
+        common = self._common(turns)
+        return self._merged(
+            turns,
+            [
+                turns.attempt.call(worker, Do(FactorWorker.popular), units, *common).number
+                for worker, units in turns.holdings.items()
+            ],
+        )
 
-        return self._merged(self._foreman.do(ask))
-
-    def popularity(self) -> RankingQuality:
-        """How well it is done by showing everybody what is popular."""
-
-        def ask(holdings: Mapping[int, Units]) -> dict[int, Any]:
-            return self._answers(
-                [
-                    self._foreman.call(worker, Do(FactorWorker.popular), units, *self._common)
-                    for worker, units in holdings.items()
-                ]
-            )
-
-        return self._merged(self._foreman.do(ask))
-
-    @property
-    def _common(self) -> tuple[Any, tuple[int, ...]]:
+    def _common(self, turns: Turns) -> tuple[Any, tuple[int, ...]]:
+        if self._item_counts is None:
+            self._item_counts = turns.attempt.share(self._test.item_counts)
         return self._item_counts, self._test.ks
 
-    def _answers(self, calls: Sequence[int]) -> dict[int, Any]:
-        return by_unit(self._foreman.wait(calls).values())
-
-    def _merged(self, parts: Mapping[int, Any]) -> RankingQuality:
+    def _merged(self, turns: Turns, calls: Sequence[int]) -> RankingQuality:
+        parts = by_unit(turns.attempt.wait(calls).values())
         return merged([parts[unit] for unit in sorted(parts)], self._test.ks, self._test.users)
 
 

@@ -1,4 +1,4 @@
-"""Where a training stands after an epoch: blocks of users and items, wherever they are, or as bytes.
+"""All blocks of users and items after an epoch, wherever they are, or as bytes.
 
 Bytes are NumPy's .npz without pickles, and hold all that a training needs to go on: also the best blocks so far.
 """
@@ -21,7 +21,7 @@ FactorPart = FactorBlock | PartFactors
 
 
 @dataclass(frozen=True, slots=True)
-class Copy:
+class Blocks:
     """All blocks after an epoch, by unit: kept by workers, shared, or None before the first."""
 
     epoch: int
@@ -29,13 +29,13 @@ class Copy:
     items: tuple[Any, ...]
 
     @staticmethod
-    def beginning(units: int) -> Copy:
-        return Copy(0, (None,) * units, (None,) * units)
+    def beginning(units: int) -> Blocks:
+        return Blocks(0, (None,) * units, (None,) * units)
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """A copy with its blocks at hand."""
+class WrittenBlocks:
+    """Blocks that are at hand, as a checkpoint keeps them."""
 
     epoch: int
     halvings: int
@@ -51,7 +51,7 @@ class Written:
 _SIDES = ("users", "items", "best_users", "best_items")
 
 
-def as_bytes(written: Written) -> bytes:
+def as_bytes(written: WrittenBlocks) -> bytes:
     about = {"epoch": written.epoch, "halvings": written.halvings, "best_epoch": written.best_epoch}
     arrays: dict[str, Any] = {"about": np.frombuffer(json.dumps(about).encode(), np.uint8)}
     for side in _SIDES:
@@ -64,12 +64,12 @@ def as_bytes(written: Written) -> bytes:
     return stream.getvalue()
 
 
-def from_bytes(content: bytes) -> Written:
+def from_bytes(content: bytes) -> WrittenBlocks:
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
             about = json.loads(arrays["about"].tobytes())
             sides = {side: tuple(_blocks(arrays, side)) for side in _SIDES}
-            return Written(int(about["epoch"]), int(about["halvings"]), int(about["best_epoch"]), **sides)
+            return WrittenBlocks(int(about["epoch"]), int(about["halvings"]), int(about["best_epoch"]), **sides)
     except Exception as error:  # whatever zipfile, zlib and NumPy say of bytes that are not theirs
         raise ModelError(f"The checkpoint is damaged: {error}.", fix="Train again.") from error
 

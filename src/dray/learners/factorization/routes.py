@@ -1,4 +1,4 @@
-"""Who needs which block of items at which step of an epoch. Pure."""
+"""Which worker needs which block of items at which step of an epoch. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Turn:
     takes: Units
     """Blocks of items that it needs and has not got yet."""
     gives: Units
-    """Blocks of items that somebody else needs next; at the end all that it has."""
+    """Blocks of items that another worker needs next; at the end all that it has."""
 
 
 def routes(steps: Sequence[int], holdings: Mapping[int, Units], blocks: int) -> list[dict[int, Turn]]:
@@ -24,9 +24,9 @@ def routes(steps: Sequence[int], holdings: Mapping[int, Units], blocks: int) -> 
     needs = [
         {worker: {(unit + step) % blocks for unit in units} for worker, units in holdings.items()} for step in steps
     ]
-    nobody: dict[int, set[int]] = {worker: set() for worker in holdings}
+    none: dict[int, set[int]] = {worker: set() for worker in holdings}
     turns = []
-    for step, before, now, after in zip(steps, [nobody, *needs], needs, [*needs[1:], nobody], strict=False):
+    for step, before, now, after in zip(steps, [none, *needs], needs, [*needs[1:], none], strict=False):
         turns.append(
             {
                 worker: Turn(

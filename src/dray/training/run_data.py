@@ -1,109 +1,87 @@
-"""What the steps of a run share, whatever is trained."""
+"""The data of a session or a run: opened, converted where needed, noted down for a resumed run."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from functools import partial
 from typing import Any
 
 from dray.config.run_file import RunConfig
 from dray.data.parquet import Dataset, open_dataset
-from dray.elastic.membership import Membership
 from dray.elastic.starting import Terms
+from dray.events.kinds import Warned
 from dray.events.telemetry import Telemetry
 from dray.ingesting.cache import Check, Reading, as_parquet, copy_key, is_query, used_cluster
 from dray.ingesting.copy_files import keep_for
 from dray.runs.directory import RunDirectory
+from dray.runs.trained_on import DATA, UNKNOWN, TrainedOn, held_out, read_data, require_held_out
 from dray.storage import StorageOptions
-from dray.training.keeper import Keeper
-from dray.training.result import Seconds
 from dray.training.same_data import ContentDigests, marks_of
-from dray.training.trained_on import DATA, UNKNOWN, TrainedOn, held_out, read_data, require_held_out
 
 
-class RunSteps:
-    """One run. Made for one call of `run`, which its kinds have."""
+class RunData:
+    """The data of a session: opened, converted where needed, and noted down if the session is a run."""
 
     def __init__(
-        self,
-        config: RunConfig,
-        storage: StorageOptions,
-        directory: RunDirectory,
-        telemetry: Telemetry,
-        keeper: Keeper,
-        warnings: list[str],
+        self, config: RunConfig, storage: StorageOptions, telemetry: Telemetry, directory: RunDirectory | None = None
     ) -> None:
-        self.config = config
-        self.storage = storage
-        self.directory = directory
-        self.telemetry = telemetry
-        self.keeper = keeper
-        self.warnings = warnings
-        self.times = [time.perf_counter()]
+        self._config = config
+        self._storage = storage
+        self._telemetry = telemetry
+        self._directory = directory
         self.copy_s = 0.0
-        self.begun = False
-        """Rounds are being trained: what comes of them is worth keeping."""
-        self._before = read_data(directory) if directory.exists(DATA) else {}
+        """Seconds until data that is not Parquet was there as Parquet."""
+        self._before = read_data(directory) if directory is not None and directory.exists(DATA) else {}
         """What a run that is resumed has noted down of its data."""
         self._copies: dict[str, str] = {}
         """Copies of rows that cannot be copied again as they were."""
         self._digests: ContentDigests | None = None
 
-    def open_data(self, locations: Sequence[str], check: Check) -> Dataset:
+    def open(self, locations: Sequence[str], check: Check) -> Dataset:
         """Open data of any format; what is wrong with its columns is told before it is copied."""
         began = time.perf_counter()
-        how = reading(self.config, self._before.get("copies"))
-        parquet = as_parquet(locations, self.storage, how, self.telemetry.emit, check)
+        how = reading(self._config, self._before.get("copies"))
+        parquet = as_parquet(locations, self._storage, how, self._telemetry.emit, check)
         if parquet != tuple(locations):
             self.copy_s += time.perf_counter() - began
             if is_query(locations, how):
                 self._copies[copy_key(locations)] = parquet[0]
-                keep_for(parquet[0], self.directory.location, self.storage)
-        dataset = open_dataset(parquet, self.storage)
+                if self._directory is not None:
+                    keep_for(parquet[0], self._directory.location, self._storage)
+        dataset = open_dataset(parquet, self._storage)
         check(dataset.schema)
         return dataset
 
     def close(self) -> None:
-        """End what is at work beside the steps."""
+        """End what goes on beside."""
         if self._digests is not None:
             self._digests.close()
 
     def check_held_out(self, train_data: Dataset, eval_data: Dataset | None, earlier: Sequence[TrainedOn]) -> None:
         """Refuse to evaluate on rows that the model was trained on before; say so where that cannot be known."""
-        evaluation, how = () if eval_data is None else eval_data.contents, held_out(self.config.model_dump())
+        evaluation, how = () if eval_data is None else eval_data.contents, held_out(self._config.model_dump())
         if how is None and not evaluation:
             return
         if not require_held_out(earlier, train_data.contents, how, evaluation):
-            self.telemetry.emit("warning", message=UNKNOWN, fix="The metrics are honest only if they do not.")
+            self._telemetry.emit(Warned(UNKNOWN, "The metrics are honest only if they do not."))
 
-    def note_data(self, train_data: Dataset, eval_data: Dataset | None, earlier: Sequence[TrainedOn] = ()) -> None:
+    def note(self, train_data: Dataset, eval_data: Dataset | None, earlier: Sequence[TrainedOn] = ()) -> None:
         """Note down what the data is, for `dray resume` to compare, and what the model was trained on before."""
-        document = self._before
+        directory, document = self._directory, self._before
+        if directory is None:
+            return
         if not document:
             document = describe_data(train_data, eval_data, copies=self._copies)
             if earlier:
                 document["earlier"] = [run.to_json() for run in earlier]
-            self.directory.write_exactly(DATA, document)
-        self._digests = ContentDigests(document.get("files", {}), partial(self._note_digests, document))
+            directory.write_exactly(DATA, document)
+        self._digests = ContentDigests(document.get("files", {}), partial(_note_digests, directory, document))
 
-    def _note_digests(self, document: dict[str, Any], found: Mapping[str, str]) -> None:
-        files = {name: mark | {"content": found.get(name, mark["content"])} for name, mark in document["files"].items()}
-        self.directory.write_exactly(DATA, document | {"files": files})
 
-    def seconds(self, recovery_s: float) -> Seconds:
-        """Return the time by phase, at the end."""
-        begin, started, loaded, trained = self.times
-        total = time.perf_counter() - begin
-        return Seconds(
-            started - begin - self.copy_s, loaded - started, trained - loaded, recovery_s, total, self.copy_s
-        )
-
-    def note_workers(self, membership: Membership) -> None:
-        self.directory.describe(
-            cluster={"name": membership.cluster, "workers": [asdict(member) for member in membership.ready.values()]}
-        )
+def _note_digests(directory: RunDirectory, document: dict[str, Any], found: Mapping[str, str]) -> None:
+    files = {name: mark | {"content": found.get(name, mark["content"])} for name, mark in document["files"].items()}
+    directory.write_exactly(DATA, document | {"files": files})
 
 
 def reading(config: RunConfig, copies: Mapping[str, str] | None = None) -> Reading:

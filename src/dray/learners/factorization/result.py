@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from dray.learners.factorization.model import FactorModel
+from dray.learners.result import RunResult
 from dray.storage import DEFAULT, StorageOptions
-from dray.training.result import RunResult
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""What all workers must agree on, found out step by step: columns, categories, groups, cuts."""
+"""The run that a run of trees goes on from: its model, its cuts, what it has seen."""
 
 from __future__ import annotations
 
@@ -11,37 +11,16 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dray.data.cuts import cut_table, with_borders
-from dray.data.features import Column, choose_features, column_of, kind_of, require_column
-from dray.data.parquet import Dataset
-from dray.data.scan import Found, merge_categories, require_groups_together
-from dray.data.shards import Slice, Unit, assign, keep_groups_whole
+from dray.data.features import Column
 from dray.errors import DAMAGE, ConfigError, DataError, ModelError
+from dray.learners.table import Roles
 from dray.learners.xgboost.categories import without_categories
-from dray.learners.xgboost.config import XGBoostConfig
 from dray.learners.xgboost.model import Model, splits_of
 from dray.learners.xgboost.params import bins_of
 from dray.learners.xgboost.unknown import MODEL, read_model
 from dray.runs.directory import RunDirectory, open_run
+from dray.runs.trained_on import TrainedOn, trained_on
 from dray.storage import StorageOptions
-from dray.training.trained_on import TrainedOn, trained_on
-
-
-@dataclass(frozen=True)
-class Roles:
-    """Which column is what, as far as the footers tell: categories are still empty."""
-
-    features: tuple[Column, ...]
-    label: Column
-    weight: str | None
-    group: str | None
-
-    @property
-    def categories(self) -> list[str]:
-        return [column.name for column in (*self.features, self.label) if column.kind == "category"]
-
-    @property
-    def needs_scan(self) -> bool:
-        return bool(self.categories) or self.group is not None
 
 
 @dataclass(frozen=True)
@@ -110,66 +89,6 @@ def agreed_bins(params: Mapping[str, Any], previous: Previous | None) -> int:
     return previous.bins
 
 
-def assign_roles(config: XGBoostConfig, schema: pa.Schema, previous: Previous | None) -> Roles:
-    """Give every column its role, or say which is missing."""
-    assert config.label is not None  # a run file of this model has one
-    label = column_of(config.label, require_column(schema, config.label, role="--label"))
-    for name, role in ((config.weight, "--weight"), (config.group, "--group")):
-        if name is not None:
-            kind_of(name, require_column(schema, name, role=role))
-    if config.weight is not None and kind_of(config.weight, schema.field(config.weight).type) == "category":
-        raise DataError(f'The weight column "{config.weight}" is text.', fix="Weights are numbers.")
-    taken = [name for name in (config.label, config.weight, config.group) if name is not None]
-    features = choose_features(schema, taken=taken, ignore=config.ignore)
-    if previous is not None:
-        features = _as_before(features, label, schema, previous)
-        label = previous.model.label
-    return Roles(tuple(features), label, config.weight, config.group)
-
-
-def check_eval_schema(roles: Roles, schema: pa.Schema) -> None:
-    """The evaluation set needs every column that is used, with the same meaning."""
-    for column in (*roles.features, roles.label):
-        found = require_column(schema, column.name, role="needed for evaluation")
-        if not column.takes(found):
-            raise DataError(
-                f'Column "{column.name}" is a {column.kind} in the training data but a '
-                f"{kind_of(column.name, found)} in the evaluation data.",
-                fix="Write it with one type in both.",
-            )
-    for name in (roles.weight, roles.group):
-        if name is not None:
-            require_column(schema, name, role="needed for evaluation")
-
-
-def with_categories(roles: Roles, found: Sequence[Found]) -> Roles:
-    """Give every category column the one dictionary of all the data; an earlier run's comes first, unchanged."""
-
-    def complete(column: Column) -> Column:
-        return column.with_more(merge_categories(found, column.name)) if column.kind == "category" else column
-
-    label = complete(roles.label)
-    if roles.label.categories and label != roles.label:
-        raise DataError(
-            f'The label "{label.name}" has a class that the earlier run did not know: {label.categories[-1]!r}.',
-            fix="Train a new model instead of continuing.",
-        )
-    return replace(roles, features=tuple(map(complete, roles.features)), label=label)
-
-
-def units_of(dataset: Dataset, roles: Roles, found: Sequence[Found]) -> list[Unit]:
-    """What can be dealt: row groups, or whole ranking groups."""
-    if roles.group is None:
-        return [(piece,) for piece in dataset.row_groups]
-    return keep_groups_whole(dataset.row_groups, require_groups_together(dataset.row_groups, found, roles.group))
-
-
-def scan_shares(dataset: Dataset, workers: int) -> list[list[Slice]]:
-    """Who looks through which row groups."""
-    shards = assign([(piece,) for piece in dataset.row_groups], workers, may_be_empty=True)
-    return [[piece for unit in shard for piece in unit] for shard in shards]
-
-
 def make_cuts(
     roles: Roles,
     points: Sequence[npt.NDArray[np.float32]],
@@ -197,14 +116,15 @@ def make_cuts(
     return cut_table(points, [feature.category_count for feature in roles.features]), bins
 
 
-def _as_before(features: Sequence[Column], label: Column, schema: pa.Schema, previous: Previous) -> list[Column]:
-    model = previous.model
+def as_before(roles: Roles, schema: pa.Schema, previous: Previous) -> Roles:
+    """Return the roles with the columns of the earlier run, which must all be there."""
+    model, label = previous.model, roles.label
     if label.name != model.label.name or not model.label.takes(schema.field(label.name).type):
         raise ModelError(
             f'The earlier run predicts "{model.label.name}" ({model.label.kind}), not "{label.name}" ({label.kind}).',
             fix="Continue with the same label.",
         )
-    now = {feature.name: feature for feature in features}
+    now = {feature.name: feature for feature in roles.features}
     for before in model.features:
         found = now.pop(before.name, None)
         if found is None or not before.takes(schema.field(before.name).type):
@@ -218,4 +138,4 @@ def _as_before(features: Sequence[Column], label: Column, schema: pa.Schema, pre
             f'The data has a feature that the earlier run did not know: "{next(iter(now))}".',
             fix=f"Leave it out with --ignore {next(iter(now))}, or train a new model.",
         )
-    return list(model.features)
+    return replace(roles, features=tuple(model.features), label=model.label)

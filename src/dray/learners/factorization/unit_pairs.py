@@ -19,7 +19,7 @@ import numpy as np
 
 from dray.errors import ConfigError, DataError
 from dray.learners.factorization import split as splitting
-from dray.learners.factorization.events import Dealt, Kind, Mask
+from dray.learners.factorization.events import Kind, Mask, UnitRows
 from dray.learners.factorization.factors import Ints, Longs
 from dray.learners.factorization.ratings import Triples
 from dray.learners.factorization.times import Doubles
@@ -59,7 +59,7 @@ class Ageing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PartNotes:
+class PairNotes:
     """What was counted on the way. Notes of parts add up."""
 
     train_rows: int = 0
@@ -75,27 +75,27 @@ class PartNotes:
     not_positive: int = 0
     """Test pairs left out because their weights came to 0 or less: nothing that a list should hold."""
 
-    def __add__(self, other: PartNotes) -> PartNotes:
-        return PartNotes(**{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(PartNotes)})
+    def __add__(self, other: PairNotes) -> PairNotes:
+        return PairNotes(**{f.name: getattr(self, f.name) + getattr(other, f.name) for f in fields(PairNotes)})
 
 
 @dataclass(frozen=True, slots=True)
-class OwnPart:
+class UnitPairs:
     """Pairs to train and to test on, each sorted by user and item, and each pair once."""
 
     train: Triples
     test: Triples
-    notes: PartNotes
+    notes: PairNotes
 
 
-def own_part(dealt: Sequence[Dealt], kind: Kind, split: SplitRule, ageing: Ageing | None = None) -> OwnPart:
-    """Return the pairs of one block of users. `dealt`: its rows in the order of the data; old pairs may be anywhere."""
-    _require_times(dealt, split, ageing)
-    dealt = sorted(dealt, key=lambda rows: not rows.old)  # stable
-    users = _joined([rows.users for rows in dealt], np.int32)
-    items = _joined([rows.items for rows in dealt], np.int32)
-    test = _test_rows(dealt, split, users, items)
-    old = sum(len(rows) for rows in dealt if rows.old)
+def unit_pairs(given: Sequence[UnitRows], kind: Kind, split: SplitRule, ageing: Ageing | None = None) -> UnitPairs:
+    """Return the pairs of one block of users. `given`: its rows in the order of the data; old pairs may be anywhere."""
+    _require_times(given, split, ageing)
+    given = sorted(given, key=lambda rows: not rows.old)  # stable
+    users = _joined([rows.users for rows in given], np.int32)
+    items = _joined([rows.items for rows in given], np.int32)
+    test = _test_rows(given, split, users, items)
+    old = sum(len(rows) for rows in given if rows.old)
     order = _by_pair(users, items)
     picked = test[order]
     sides = []
@@ -105,11 +105,11 @@ def own_part(dealt: Sequence[Dealt], kind: Kind, split: SplitRule, ageing: Agein
         sides.append((rows, starts, user[starts], item[starts]))
     del order, picked, users, items
     if kind == "explicit":
-        made = [_last_ratings(dealt, rows, starts) for rows, starts, _, _ in sides]
+        made = [_last_ratings(given, rows, starts) for rows, starts, _, _ in sides]
         triples = [Triples(user, item, value) for (_, _, user, item), value in zip(sides, made, strict=True)]
         cancelled = not_positive = 0
     else:
-        weights = _weights(dealt, ageing)
+        weights = _weights(given, ageing)
         sums = [_sums(weights, rows, starts) for rows, starts, _, _ in sides]
         keep = [sums[0] != 0, sums[1] > 0]
         triples = [
@@ -118,7 +118,7 @@ def own_part(dealt: Sequence[Dealt], kind: Kind, split: SplitRule, ageing: Agein
         ]
         cancelled, not_positive = (int(np.count_nonzero(~kept)) for kept in keep)
     (train_rows, train_pairs), (test_rows, test_pairs) = ((len(side[0]), len(side[1])) for side in sides)
-    notes = PartNotes(
+    notes = PairNotes(
         train_rows=train_rows - old,
         test_rows=test_rows,
         old_pairs=old,
@@ -127,29 +127,29 @@ def own_part(dealt: Sequence[Dealt], kind: Kind, split: SplitRule, ageing: Agein
         cancelled=cancelled,
         not_positive=not_positive,
     )
-    return OwnPart(triples[0], triples[1], notes)
+    return UnitPairs(triples[0], triples[1], notes)
 
 
-def _require_times(dealt: Sequence[Dealt], split: SplitRule, ageing: Ageing | None) -> None:
+def _require_times(given: Sequence[UnitRows], split: SplitRule, ageing: Ageing | None) -> None:
     why = "ageing" if ageing else f'a split by "{split.how}"' if split.how in ("time", "last") else ""
-    if why and any(rows.times is None and len(rows) for rows in dealt if not rows.old):
+    if why and any(rows.times is None and len(rows) for rows in given if not rows.old):
         raise DataError(f"The rows have no time, which {why} needs.", fix="Name the column: --time.")
     if split.how == "time" and split.moment is None:
         raise ConfigError("A split by time needs a time.", fix="Give the time from which on rows are for testing.")
-    if any(rows.old and rows.test for rows in dealt):
+    if any(rows.old and rows.test for rows in given):
         raise ConfigError("Pairs of an earlier model cannot be for testing.", fix="Give them as old or as test.")
 
 
-def _test_rows(dealt: Sequence[Dealt], split: SplitRule, users: Ints, items: Ints) -> Mask:
+def _test_rows(given: Sequence[UnitRows], split: SplitRule, users: Ints, items: Ints) -> Mask:
     """Return which rows are for testing: those of the test data whole, old pairs never."""
-    lengths = np.array([len(rows) for rows in dealt], np.int64)
-    test = np.repeat(np.array([rows.test for rows in dealt], np.bool_), lengths)
+    lengths = np.array([len(rows) for rows in given], np.int64)
+    test = np.repeat(np.array([rows.test for rows in given], np.bool_), lengths)
     if split.how is None:
         return test
-    free = np.repeat(np.array([not (rows.test or rows.old) for rows in dealt], np.bool_), lengths)
+    free = np.repeat(np.array([not (rows.test or rows.old) for rows in given], np.bool_), lengths)
     if split.how == "random":
         return test | (free & splitting.at_random(users, items, split.share, split.seed))
-    held = [rows.times for rows in dealt if not (rows.test or rows.old) and rows.times is not None]
+    held = [rows.times for rows in given if not (rows.test or rows.old) and rows.times is not None]
     times = _joined(held, np.float64)
     if split.how == "time":
         test[free] = splitting.since(times, split.moment)
@@ -183,15 +183,15 @@ def _changes(values: Ints) -> Mask:
     return changed
 
 
-def _last_ratings(dealt: Sequence[Dealt], rows: Longs, starts: Longs) -> Any:
+def _last_ratings(given: Sequence[UnitRows], rows: Longs, starts: Longs) -> Any:
     """Return the last rating of each pair; the rows of a pair are consecutive, in the order of the data."""
-    values = _joined([part.values for part in dealt], np.float32)
+    values = _joined([part.values for part in given], np.float32)
     ends = np.append(starts, len(rows))[1:]
     last = ends - 1
-    timed = all(part.old or part.times is not None for part in dealt) and any(not part.old for part in dealt)
+    timed = all(part.old or part.times is not None for part in given) and any(not part.old for part in given)
     if timed and len(starts) < len(rows):
         # What the earlier model knew is older than anything of the data, whatever its time.
-        held = [np.full(len(part), -np.inf) if part.old or part.times is None else part.times for part in dealt]
+        held = [np.full(len(part), -np.inf) if part.old or part.times is None else part.times for part in given]
         times = _joined(held, np.float64)[rows]
         latest = np.repeat(np.maximum.reduceat(times, starts), ends - starts)
         places = np.where(times == latest, np.arange(len(rows)), -1)
@@ -199,11 +199,11 @@ def _last_ratings(dealt: Sequence[Dealt], rows: Longs, starts: Longs) -> Any:
     return values[rows[last]]
 
 
-def _weights(dealt: Sequence[Dealt], ageing: Ageing | None) -> Doubles:
+def _weights(given: Sequence[UnitRows], ageing: Ageing | None) -> Doubles:
     """Return the weight of every row as of now."""
-    weights = np.empty(sum(len(rows) for rows in dealt))
+    weights = np.empty(sum(len(rows) for rows in given))
     begin = 0
-    for rows in dealt:
+    for rows in given:
         piece = weights[begin : begin + len(rows)]
         piece[:] = rows.values
         moment = rows.as_of if rows.old else rows.times

@@ -1,16 +1,14 @@
-"""What a training run came to."""
+"""What a training came to: a run, or one fit of a session."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from dray.learners.xgboost.model import Model
-
 if TYPE_CHECKING:
-    import xgboost
+    from dray.learners.learner import TrainedModel
+    from dray.storage import StorageOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,16 +97,25 @@ def typed(document: Mapping[str, Any]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class TrainResult(RunResult):
-    """A finished run of trees; `booster` is the native model, `model` the location of model.ubj."""
+class FitResult:
+    """What one fit of a session came to."""
 
-    features: int
-    content: bytes = field(repr=False)
-
-    @cached_property
-    def loaded(self) -> Model:
-        return Model.from_bytes(self.content, self.model)
+    learner: str
+    objective: str
+    rounds: int
+    best_round: int
+    metrics: dict[str, float]
+    model_digest: str
+    seconds: float
+    trained: TrainedModel = field(repr=False)
+    storage: StorageOptions = field(repr=False)
 
     @property
-    def booster(self) -> xgboost.Booster:
-        return self.loaded.booster
+    def model(self) -> Any:
+        """The learner's own object, as `dray.load` returns it."""
+        return self.trained.model
+
+    def save(self, location: str) -> None:
+        """Write the model, for `dray.load` and `dray predict`: trees to a file that ends in .ubj, a recommender to a
+        directory."""
+        self.trained.write(location, self.storage)

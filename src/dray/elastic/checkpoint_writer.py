@@ -9,15 +9,17 @@ from collections.abc import Mapping
 from dataclasses import asdict, replace
 
 from dray.errors import StorageError
+from dray.events.kinds import CheckpointWritten, Warned
 from dray.events.telemetry import Telemetry
 from dray.learners.checkpoint import START, Checkpoint, Step
 from dray.runs.checkpoints import Checkpoints, WrittenCheckpoint
 
 
-class Keeper:
+class CheckpointWriter:
     """A checkpoint that cannot be written is a warning, and the next one tries again: training goes on."""
 
-    def __init__(self, checkpoints: Checkpoints, telemetry: Telemetry, latest: Checkpoint = START) -> None:
+    def __init__(self, checkpoints: Checkpoints | None, telemetry: Telemetry, latest: Checkpoint = START) -> None:
+        """Without `checkpoints` the newest model is kept in memory only."""
         self.latest = latest
         self.written = 0
         """Checkpoints written so far."""
@@ -30,14 +32,14 @@ class Keeper:
         self._writer = threading.Thread(target=self._write_all, name="dray-checkpoints", daemon=True)
         self._writer.start()
 
-    def offer(self, standing: Checkpoint) -> None:
-        """Take in where the training stands. Any thread may call it; it returns at once."""
-        if standing.is_newer(self.latest):
-            self.latest = standing
+    def offer(self, checkpoint: Checkpoint) -> None:
+        """Take in a checkpoint if it is newer. Any thread may call it; it returns at once."""
+        if checkpoint.is_newer(self.latest):
+            self.latest = checkpoint
             self._news.set()
 
-    def let_go(self) -> None:
-        """Forget the newest model's bytes: the training is over. What is in the run directory stays there."""
+    def forget_model(self) -> None:
+        """Drop the newest model's bytes: the training is over. What is in the run directory stays there."""
         self.latest = replace(self.latest, model=None)
 
     def close(self, *, write: bool) -> None:
@@ -58,7 +60,7 @@ class Keeper:
 
     def _write(self) -> None:
         latest = self.latest
-        if latest.round <= self._written_round or latest.model is None:
+        if self._checkpoints is None or latest.round <= self._written_round or latest.model is None:
             return
         started = time.perf_counter()
         try:
@@ -67,14 +69,15 @@ class Keeper:
             if not self._warned:
                 self._warned = True
                 self._telemetry.emit(
-                    "warning",
-                    message=f"The checkpoint of round {latest.round} could not be written: {error.what}",
-                    fix="Training goes on; later checkpoints are tried again.",
+                    Warned(
+                        f"The checkpoint of round {latest.round} could not be written: {error.what}",
+                        "Training goes on; later checkpoints are tried again.",
+                    )
                 )
             return
         self._written_round = latest.round
         self.written += 1
-        self._telemetry.emit("checkpoint", round=latest.round, seconds=round(time.perf_counter() - started, 3))
+        self._telemetry.emit(CheckpointWritten(latest.round, round(time.perf_counter() - started, 3)))
 
 
 def as_written(checkpoint: Checkpoint, model: bytes) -> WrittenCheckpoint:

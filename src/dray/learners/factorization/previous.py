@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from dray.errors import ConfigError
 from dray.learners.factorization import explicit
 from dray.learners.factorization.config import FactorizationConfig
-from dray.learners.factorization.events import Dealt
+from dray.learners.factorization.events import UnitRows
 from dray.learners.factorization.explicit import FactorBlock, Scale, SideName
 from dray.learners.factorization.explicit_share import ExplicitPlan
 from dray.learners.factorization.factors import Floats, Ints
@@ -22,8 +22,8 @@ from dray.learners.factorization.model import FactorModel
 from dray.learners.factorization.opening import open_recommender
 from dray.runs.directory import open_run
 from dray.runs.files import MANIFEST, RunFiles
+from dray.runs.trained_on import TrainedOn, trained_on
 from dray.storage import StorageOptions
-from dray.training.trained_on import TrainedOn, trained_on
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,7 @@ class Previous:
         counts = np.diff(self.model.seen.starts)
         return found_before(self.model.user_ids, counts, self.model.item_ids, self.model.item_counts)
 
-    def pairs(self, known: Known, unit_of_user: Ints, units: int) -> list[tuple[Dealt, ...]]:
+    def pairs(self, known: Known, unit_of_user: Ints, units: int) -> list[tuple[UnitRows, ...]]:
         """Return its pairs by unit."""
         seen = self.model.seen
         users = np.repeat(_indices(self.model.user_ids, known.user_ids), np.diff(seen.starts))
@@ -49,7 +49,7 @@ class Previous:
         edges = np.searchsorted(unit_of_user[users[order]], np.arange(units + 1))
         as_of = self.model.as_of
         return [
-            (Dealt(users[rows], items[rows], values[rows], old=True, as_of=as_of),)
+            (UnitRows(users[rows], items[rows], values[rows], old=True, as_of=as_of),)
             for rows in (order[edges[unit] : edges[unit + 1]] for unit in range(units))
         ]
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # `typing` itself would take longer to load than all of this
 if TYPE_CHECKING:
-    from dray.api import ingest, load, predict, recommend, resume, train
+    from dray.api import ingest, load, predict, recommend, resume, session, train
     from dray.data.describe import describe
     from dray.errors import (
         ClusterError,

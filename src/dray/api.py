@@ -90,7 +90,7 @@ def _named(data: Any, settings: dict[str, Any]) -> list[str]:
     attached = used_cluster(settings.get("workers", "auto"), cluster.word) if isinstance(cluster, Attached) else None
     reading = Reading(settings.pop("format", None), settings.pop("read", None), settings.get("cache"), cluster=attached)
     storage = StorageOptions(**(settings.get("storage") or {}))
-    return list(as_parquet(data, storage, reading, lambda _kind, **_data: None))
+    return list(as_parquet(data, storage, reading, lambda _event: None))
 
 
 def resume(

@@ -17,7 +17,9 @@ from dray.learners.registry import DEFAULT, available, names
 LEVELS = click.Choice(["stop", "restart", "shrink", "elastic"])
 _LEARNERS = available()
 _FLAGS = {flag.key: flag for learner in reversed(_LEARNERS) for flag in reversed(learner.flags)}
-"""The learners' own flags; one that several have is shown with the first."""
+"""The learners' own flags."""
+_FIRST = {flag.key: learner for learner in reversed(_LEARNERS) for flag in learner.flags}
+"""A flag that several learners have is shown with the first."""
 
 
 def _name(flag: Flag) -> str:
@@ -29,7 +31,7 @@ SECTIONS = {
     **{
         f"--model {learner.name}": own
         for learner in _LEARNERS
-        if (own := tuple(_name(flag) for flag in learner.flags if flag is _FLAGS[flag.key]))
+        if (own := tuple(_name(flag) for flag in learner.flags if _FIRST[flag.key] is learner))
     },
     "Evaluation": ("eval", "eval-fraction", "split-seed", "early-stop"),
     "Workers": (

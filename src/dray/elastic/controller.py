@@ -106,6 +106,7 @@ class Controller:
 
     def run(self, coordinator: Coordinator[E]) -> E:
         """Run attempts until the coordinator has finished, whatever happens that the policy can live with."""
+        attempt: RunningAttempt | None = None
         while True:
             try:
                 attempt = self._begin(self._settle())
@@ -113,17 +114,14 @@ class Controller:
             except AttemptBroken as broken:
                 self._break(broken)
             except BaseException as error:
-                self._rescue(coordinator, error)
+                if attempt is not None:  # one of this coordinator: before its first there is nothing to rescue
+                    with suppress(Exception):  # what ends the training is told, not what came of saving its last steps
+                        coordinator.rescue(attempt, error)
                 raise
             else:
                 attempt.over = True
                 if isinstance(ended, Finished):
                     return ended.end
-
-    def _rescue(self, coordinator: Coordinator[Any], error: BaseException) -> None:
-        with suppress(Exception):  # what ends the training is told, not what came of saving its last steps
-            if self._attempt is not None:
-                coordinator.rescue(self._attempt, error)
 
     # Which worker holds what
 
@@ -202,7 +200,8 @@ class Controller:
     def events(self) -> list[Returned | Raised]:
         """Take in what has happened; return what calls of others came to: values, and inputs that were lost."""
         others: list[Returned | Raised] = []
-        for event in self.membership.step():
+        # Losses first: what a result is followed by must not be asked of a worker that is gone.
+        for event in sorted(self.membership.step(), key=lambda event: not isinstance(event, Lost)):
             if isinstance(event, Returned | Raised) and self._loader.take_in(event):
                 continue
             if isinstance(event, Raised):

@@ -18,7 +18,7 @@ from dray.elastic.loader import Why
 from dray.elastic.membership import Membership
 from dray.events.kinds import ShardLoaded, ShardLoading
 from dray.events.telemetry import Telemetry
-from dray.learners.attempt import Loads, Returned
+from dray.learners.attempt import Call, Loads, Returned
 from dray.learners.layouts import (
     Adopt,
     Build,
@@ -31,7 +31,7 @@ from dray.learners.layouts import (
     Read,
     in_order,
 )
-from dray.learners.learner import InputGone, Lane
+from dray.learners.learner import InputGone, Lane, Op
 from dray.learners.shard import Holdings, Shard
 
 GRACE_S = 2.0
@@ -84,6 +84,8 @@ class KeyedUnits:
         """Those of them that have what other units give for them."""
         self._holds: dict[int, tuple[Shard, ...]] = {}
         self._bringing: _Bringing | None = None
+        self._asked: set[int] = set()
+        """Workers that what is being brought depends on."""
         self._reports: dict[int, Any] = {}
         self._rows_by_host: dict[str, int] = {}
         self._complete = False
@@ -100,6 +102,7 @@ class KeyedUnits:
         # What was begun for an earlier target is finished first: a worker that joins then has it handed over.
         if self._bringing is None and not self.has(target):
             exchanges = self._exchanges(target, why, "beside" if beside else "main")
+            self._asked = {*self._prepared, *target}
             self._bringing = _Bringing(target, exchanges)
             self._go_on(self._bringing, first=True)
 
@@ -128,7 +131,7 @@ class KeyedUnits:
         return True
 
     def lose(self, worker: int) -> None:
-        if self._bringing is not None and (worker in self._prepared or worker in self._bringing.target):
+        if worker in self._asked:
             self._bringing = None  # what it was to make, or to take, is decided anew
         for known in (self._built, self._completed, self._holds):
             known.pop(worker, None)
@@ -169,9 +172,10 @@ class KeyedUnits:
         readers = sorted(self._membership.ready.keys() - self._membership.leaving)
         new = sorted({*readers, *target} - self._prepared)
         if new:
-            calls = [self._group.call(worker, Prepare(lane), self._preparation).number for worker in new]
+            # In the main lane, where a worker without units is idle: if this is given up, what is asked for next in
+            # either lane must not overtake it.
+            yield [self._call(worker, Prepare(), self._preparation).number for worker in new]
             self._prepared.update(new)
-            yield calls
         wanted = {unit: worker for worker, shards in target.items() for unit in units_of(shards)}
         lacking = {unit: worker for unit, worker in wanted.items() if unit not in self._built.get(worker, ())}
         holders = {unit: worker for worker, units in self._built.items() for unit in units}
@@ -188,8 +192,8 @@ class KeyedUnits:
             rows = self._rows_of(units)
             self._telemetry.emit(ShardLoading(taker, rows, why(taker)))
             began = time.perf_counter()
-            given = self._group.call(giver, Export(len(units), lane), units)
-            taken = self._group.call(taker, Adopt(lane), units, *given.kept)
+            given = self._call(giver, Export(len(units), lane), units)
+            taken = self._call(taker, Adopt(lane), units, *given.kept)
             yield [given.number, taken.number]
             self._built.setdefault(taker, set()).update(units)
             complete = self._completed.get(giver, set()).intersection(units)
@@ -213,12 +217,12 @@ class KeyedUnits:
         readers = sorted(self._membership.ready.keys() - self._membership.leaving)
         for slices, test in ((self._sharding.train, False), (self._sharding.test, True)):
             for reader, share in zip(readers, in_order(slices, len(readers)), strict=False):
-                call, kept = self._group.call(reader, Read(len(units), lane), share, units, test, *self._reading)
+                call, kept = self._call(reader, Read(len(units), lane), share, units, test, *self._reading)
                 reads.append(call)
                 for place, one in enumerate(kept):
                     rows[place].append(one)
                 del kept  # in one process it is the rows themselves: each unit's go when it is built
-        builds = {unit: self._group.call(wanted[unit], Build(lane), unit, *rows.pop(0)).number for unit in units}
+        builds = {unit: self._call(wanted[unit], Build(lane), unit, *rows.pop(0)).number for unit in units}
         results = yield [*reads, *builds.values()]
         if not self._complete:
             for call in reads:
@@ -238,15 +242,19 @@ class KeyedUnits:
         calls, given = [], []
         # Only of what each shall hold: a unit that has moved is still with its former holder.
         for worker in target:
-            call, kept = self._group.call(worker, Give(len(units), lane), units_of(target[worker]), units)
+            call, kept = self._call(worker, Give(len(units), lane), units_of(target[worker]), units)
             calls.append(call)
             given.append(kept)
         for place, unit in enumerate(units):
-            made = self._group.call(lacking[unit], Complete(lane), unit, *(kept[place] for kept in given))
+            made = self._call(lacking[unit], Complete(lane), unit, *(kept[place] for kept in given))
             calls.append(made.number)
         yield calls
         for unit, worker in lacking.items():
             self._completed.setdefault(worker, set()).add(unit)
+
+    def _call(self, worker: int, op: Op[..., Any], *inputs: Any) -> Call:
+        self._asked.add(worker)
+        return self._group.call(worker, op, *inputs)
 
     def _rows_of(self, units: Iterable[int]) -> int:
         return sum(self._sharding.weights[unit].rows for unit in units)

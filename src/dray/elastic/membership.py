@@ -52,7 +52,7 @@ class Membership:
         self.leaving: frozenset[int] = frozenset()
         self.failures = 0
         self.last_loss = ""
-        """Who was lost last, and why, for the user."""
+        """Which worker was lost last, and why, for the user."""
         self.phase = "start"
         self.begun = False
         self.changed = True

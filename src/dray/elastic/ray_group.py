@@ -19,7 +19,7 @@ from ray.exceptions import ActorUnavailableError, OutOfMemoryError, RayError, Ra
 
 from dray.clusters.cluster import Cluster
 from dray.clusters.placement import PLACE_TIMEOUT_S, Placements
-from dray.elastic.actor import RayStore, WorkerActor, is_reached_from, object_manager
+from dray.elastic.actor import RayStore, WorkerActor, failed_input, is_reached_from, object_manager
 from dray.elastic.group import Call, GroupEvent, Lost, Member, NodeGone, Raised, Ready, Returned
 from dray.elastic.inputs import Inputs, Maker, Promised, Shared
 from dray.elastic.silence import AwakeClock, Silence
@@ -380,11 +380,8 @@ def told(error: Exception) -> str:
 
 
 def _gone(error: RayError) -> InputGone:
-    """Return why an input cannot be had, as told by the first worker in a chain of them that lacked one."""
-    first: BaseException = error
-    while isinstance(first, RayTaskError):
-        first = first.cause
-    return first if isinstance(first, InputGone) else InputGone(told(error), fix="")
+    """Return why an input cannot be had."""
+    return failed_input(error) if isinstance(error, RayTaskError) else InputGone(told(error), fix="")
 
 
 def _cause_of(error: RayTaskError) -> Exception:

@@ -14,7 +14,7 @@ from dray.elastic.membership import Membership
 from dray.events.kinds import ShardLoaded, ShardLoading
 from dray.events.telemetry import Telemetry
 from dray.learners.attempt import Loads, Returned
-from dray.learners.layouts import Drop, Load, Loaded, RowSharding
+from dray.learners.layouts import Drop, Load, RowSharding, ShardReport
 from dray.learners.shard import Holdings, Shard
 
 
@@ -31,7 +31,7 @@ class RowShards:
         self.shards, self._evaluation_of = assigned(self._units, self._evaluation, membership.limits.max_workers)
         self.weights = tuple(rows_of((unit,)) for unit in self._units)
         self.rows_reloaded = 0
-        self._loaded: dict[int, dict[Shard, Loaded]] = {}
+        self._loaded: dict[int, dict[Shard, ShardReport]] = {}
         self._loading: dict[int, tuple[int, Shard]] = {}
         """Worker and shard by the number of the call."""
         self._complete = False
@@ -63,7 +63,7 @@ class RowShards:
         if isinstance(event, Raised) or event.call not in self._loading:
             return False
         worker, shard = self._loading.pop(event.call)
-        report: Loaded = event.value
+        report: ShardReport = event.value
         self._loaded.setdefault(worker, {})[shard] = report
         self._telemetry.emit(ShardLoaded(worker, report.rows, round(report.seconds, 3)))
         if self._complete:

@@ -18,20 +18,20 @@ from dray.learners.learner import Lane, Op, WorkerSide
 from dray.learners.shard import Shard
 
 
-class Loaded(Protocol):
+@dataclass(frozen=True, slots=True)
+class ShardReport:
     """What a shard reports when it is loaded. A learner adds what it needs."""
 
-    @property
-    def rows(self) -> int: ...
-
-    @property
-    def seconds(self) -> float: ...
+    rows: int
+    """That are trained on."""
+    eval_rows: int
+    seconds: float
 
 
 class RowSide(WorkerSide, Protocol):
     """A worker that holds shards of rows."""
 
-    def load(self, preparation: Any, shard: Shard, train: Units, evaluation: Units) -> Loaded:
+    def load(self, preparation: Any, shard: Shard, train: Units, evaluation: Units) -> ShardReport:
         """Read a shard. May run beside an attempt, in another thread."""
 
     def drop(self, shards: Sequence[Shard]) -> None:

@@ -60,6 +60,9 @@ class ReportingWorker:
         """Return the newest checkpoint at hand; none where the driver has it."""
         return None
 
+    def interrupt(self, attempt: int) -> None:
+        """Nothing waits for a peer, unless a learner's worker does."""
+
     def stop(self) -> None:
         self._stop.set()
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -16,9 +16,13 @@ from dray.data.scan import Found, merge_categories, require_groups_together, sca
 from dray.data.shards import Slice, Unit, assign, keep_groups_whole
 from dray.data.split import Split
 from dray.errors import DataError
+from dray.events.kinds import Event
 from dray.learners.attempt import Surveyors
+from dray.learners.checkpoint import Checkpoint
+from dray.learners.layouts import RowSharding
 from dray.learners.learner import Op, Opened
 from dray.learners.table_config import TableConfig
+from dray.runs.trained_on import TrainedOn
 from dray.storage import StorageOptions
 
 LABELS_SEEN = 1_000_000
@@ -59,26 +63,50 @@ class Scan(Op[..., Found]):
         return scan(slices, categories, group, storage, side.on_wait)
 
 
-class Table:
-    """The data of one session. `open` and `survey` are called in this order."""
+class TableDriver:
+    """Implements what learners of tables share of `DriverSide`; `begin_fit` and `conclude` are the learner's own."""
 
-    def __init__(self, config: TableConfig, storage: StorageOptions) -> None:
+    earlier: Sequence[TrainedOn] = ()
+    rows_must_be_new = True
+
+    def __init__(self, config: TableConfig, storage: StorageOptions, emit: Callable[[Event], object]) -> None:
         self.config = config
         self.storage = storage
+        self.emit = emit
         self.roles: Roles
         self.train: Dataset
         self.evaluation: Dataset | None = None
 
-    def open(self, train: Dataset, evaluation: Dataset | None, roles: Roles) -> Opened:
+    def check_schema(self, schema: pa.Schema, *, evaluation: bool) -> None:
+        if evaluation:
+            check_eval_schema(self.roles, schema)
+        else:
+            self.roles = self.assign_roles(schema)
+
+    def assign_roles(self, schema: pa.Schema) -> Roles:
+        """Give every column its role, or refuse the data. A learner that cannot use all columns overrides it."""
+        return assign_roles(self.config, schema)
+
+    def open(self, train: Dataset, evaluation: Dataset | None) -> Opened:
         """Take in the footers; refuse data that cannot be divided among the workers asked for."""
-        self.train, self.evaluation, self.roles = train, evaluation, roles
+        self.train, self.evaluation = train, evaluation
         workers = self.config.workers
         least = workers.min if isinstance(workers, WorkerRange) else workers
-        if isinstance(least, int) and roles.group is None:
-            assign(units_of(train, roles, []), max(1, least))  # too few row groups: refused now
-        return Opened(cells=train.rows * len(roles.features), features=len(roles.features))
+        if isinstance(least, int) and self.roles.group is None:
+            assign(units_of(train, self.roles, []), max(1, least))  # too few row groups: refused now
+        return Opened(cells=train.rows * len(self.roles.features), features=len(self.roles.features))
 
-    def survey(self, workers: Surveyors) -> tuple[list[Unit], list[Unit]]:
+    def begin(self) -> None:
+        """Nothing is read while the workers start, unless a learner does."""
+
+    def survey(self, workers: Surveyors, latest: Checkpoint) -> RowSharding:  # noqa: ARG002
+        units, evaluation = self.units(workers)
+        return RowSharding(self.preparation(), units, evaluation)
+
+    def close(self) -> None:
+        """Nothing goes on beside, unless a learner began it."""
+
+    def units(self, workers: Surveyors) -> tuple[list[Unit], list[Unit]]:
         """Find the categories and the ranking groups; return the units of both data sets."""
         found = self._scan(workers, self.train, self.roles.categories) if self.roles.needs_scan else []
         units = units_of(self.train, self.roles, found)

@@ -1,4 +1,4 @@
-"""Which rows a model has been trained on, so that nobody takes them for new ones. Pure but for reading a run.
+"""Which rows a model has been trained on, so that they are not taken for new ones. Pure but for reading a run.
 
 Kept in data.json, run after run: the files, and how rows were held out of them. A row is known by its file and its
 position; files are known by name, rows and bytes.

@@ -162,7 +162,7 @@ class _Warnings:
 
 
 class _Conversions:
-    """A sink that keeps which Parquet copies stand for the user's data, for an error to name what the user did."""
+    """A sink that keeps which Parquet copies were made of the user's data, for an error to name what the user did."""
 
     def __init__(self) -> None:
         self._sources: dict[str, str] = {}

@@ -54,7 +54,7 @@ class Previous:
         ]
 
     def blocks(self, known: Known, plan: ExplicitPlan, scale: Scale) -> tuple[list[FactorBlock], list[FactorBlock]]:
-        """Return all blocks of users and of items; who is new begins as in a new run."""
+        """Return all blocks of users and of items; new ones begin as in a new run."""
         sides: list[list[FactorBlock]] = []
         for side in explicit.SIDES:
             factors, bias, known_before = self._by_index(side, known)
@@ -83,7 +83,7 @@ class Previous:
         return sides[0], sides[1]
 
     def _by_index(self, side: SideName, known: Known) -> tuple[Floats, Floats, Any]:
-        """Return factors and biases by the new indices, and who of them the earlier model knows."""
+        """Return factors and biases by the new indices, and which of them the earlier model knows."""
         model, f = self.model, self.model.factors
         before, now = (model.user_ids, known.user_ids) if side == "users" else (model.item_ids, known.item_ids)
         old_factors, old_bias = (f.users, f.user_bias) if side == "users" else (f.items, f.item_bias)

@@ -49,6 +49,8 @@ class Task:
     """Which fit of the session this is."""
     mask: RowMask | None = None
     """The rows to train on; None: all of them."""
+    any_label: float = 0.0
+    """A label of a row that is trained on."""
 
     @property
     def weighs_trees(self) -> bool:
@@ -90,12 +92,12 @@ class ShardLearner:
     """The booster can go on: its model and XGBoost's hidden cache of predictions belong together."""
     fit: int = 0
     """Which fit of the session the booster belongs to."""
+    grown: int = 0
+    """Rounds that a whole booster has grown in this training."""
     positions: Callable[[], Positions] | None = None
     """Returns the positions in the data of the rows of `train_rows`, in order."""
-    masked: bool = False
-    """The weights in `train_rows` are those of a mask."""
-    own_weights: Floats | None = None
-    """Those that the rows have without a mask; None until a mask comes."""
+    unmasked: tuple[Floats, Floats] | None = None
+    """Labels and weights as they are without a mask; None until a mask comes."""
 
     @staticmethod
     def rows_to_read(train: int, other_eval: int, *, split: bool) -> int:
@@ -151,16 +153,20 @@ class ShardLearner:
         return Checkpoint(self.done(task), model, tuple(self.rounds[: self.done(task)]), self.start, task.fit)
 
     def is_at(self, task: Task, at: Checkpoint) -> bool:
-        """Whether the booster can go on from this checkpoint as it is."""
+        """Whether the booster can go on from this checkpoint as it is.
+
+        The booster itself is not asked: XGBoost would then configure it alone, where the members of a ring must do so
+        together.
+        """
         if not self.is_whole or self.fit != task.fit:
             return False
-        return (self.done(task), len(self.rounds)) == (at.round, len(at.rounds))
+        return (self.grown, len(self.rounds)) == (at.round, len(at.rounds))
 
     def restore(self, task: Task, at: Checkpoint) -> None:
         """Set the model to a checkpoint, and predict the shard's rows with it: nothing from before is kept."""
         assert self.train_rows is not None
         if self.fit != task.fit:
-            self._mask(task.mask)
+            self._mask(task)
         start = at.model or task.start_model
         with translated(), xgboost.config_context(nthread=self.threads, verbosity=0):
             self.booster = xgboost.Booster(
@@ -173,36 +179,38 @@ class ShardLearner:
                     if part is not None:
                         self.booster.predict(part.matrix, output_margin=True)
         self.rounds, self.start, self.fit = list(at.rounds), at.start, task.fit
-        self.is_whole = True
+        self.is_whole, self.grown = True, at.round
 
     def labels_of(self, mask: RowMask) -> tuple[LabelSummary, LabelSample]:
         """Return what the labels of the chosen rows look like."""
         assert self.train_rows is not None and self.positions is not None and self.preparation is not None
-        positions, labels = self.positions(), self.train_rows.matrix.get_label()
+        positions, (labels, weights) = self.positions(), self._unmasked()
         chosen = mask.at(positions)
         sampled = chosen & self.preparation.label_sample.picks(positions)
-        weights = self._weights()
-        sample = LabelSample(
-            positions[sampled], labels[sampled], weights[sampled] if self.preparation.weight is not None else None
-        )
+        sample = LabelSample(positions[sampled], labels[sampled], weights[sampled] if len(weights) else None)
         return LabelSummary.of(labels[chosen]), sample
 
-    def _weights(self) -> Floats:
-        """Return the weights that the rows have without a mask: 1 where there is no such column."""
+    def _unmasked(self) -> tuple[Floats, Floats]:
+        """Return labels and weights as they are without a mask; no weights where there is no such column."""
         assert self.train_rows is not None
-        if self.own_weights is None:
-            given = self.train_rows.matrix.get_weight()
-            self.own_weights = given if len(given) else np.ones(self.train_rows.rows, np.float32)
-        return self.own_weights
+        matrix = self.train_rows.matrix
+        return self.unmasked or (matrix.get_label(), matrix.get_weight())
 
-    def _mask(self, mask: RowMask | None) -> None:
-        """Have only the chosen rows count: a weight of 0 adds nothing to any sum."""
-        if mask is None and not self.masked:
+    def _mask(self, task: Task) -> None:
+        """Have only the chosen rows count: a weight of 0 adds nothing to any sum.
+
+        XGBoost looks at the labels of all rows nevertheless, so those of the others become one that the task takes.
+        """
+        if task.mask is None and self.unmasked is None:
             return
         assert self.train_rows is not None and self.positions is not None
-        weights = self._weights()
-        self.train_rows.matrix.set_weight(weights if mask is None else weights * mask.at(self.positions()))
-        self.masked = mask is not None
+        labels, weights = self._unmasked()
+        self.unmasked = None if task.mask is None else (labels, weights)
+        if task.mask is not None:
+            chosen = task.mask.at(self.positions())
+            labels = np.where(chosen, labels, np.float32(task.any_label))
+            weights = (weights if len(weights) else np.ones(len(labels), np.float32)) * chosen
+        self.train_rows.matrix.set_info(label=labels, weight=weights)
 
     def train(
         self,
@@ -252,8 +260,8 @@ class ShardLearner:
                     _renew_builder(booster)
                 renew = random
                 booster.update(part.matrix, task.before + done)
-                self.is_whole = True
                 done += 1
+                self.is_whole, self.grown = True, done
             metrics = evaluation.metrics(booster) if evaluation else {}
             finished = Step(done, time.perf_counter() - started, metrics)
             self.rounds.append(finished)

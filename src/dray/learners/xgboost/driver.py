@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -30,8 +31,9 @@ from dray.learners.layouts import RowSharding
 from dray.learners.learner import Fit, FitPlan, Opened
 from dray.learners.result import Identity
 from dray.learners.row_mask import RowMask
-from dray.learners.table import Roles, Table, assign_roles, check_eval_schema
-from dray.learners.xgboost.boosting import Outcome, Task, conclude
+from dray.learners.table import Roles, TableDriver
+from dray.learners.trained_bytes import TrainedBytes
+from dray.learners.xgboost.boosting import Task, conclude
 from dray.learners.xgboost.config import XGBoostConfig
 from dray.learners.xgboost.constraints import by_position
 from dray.learners.xgboost.coordinator import LabelSurvey, RingCoordinator
@@ -47,59 +49,54 @@ from dray.learners.xgboost.result import TrainResult
 from dray.learners.xgboost.unknown import MODEL
 from dray.learners.xgboost.worker import LoadReport
 from dray.runs.directory import RunDirectory
-from dray.storage import StorageOptions, write_atomically
+from dray.storage import StorageOptions
 
-NOT_MASKED = ("reg:absoluteerror", "reg:quantileerror", "survival:", "rank:")
-"""Objectives for which rows of weight 0 do not give the model of the other rows: leaves are quantiles of residuals, or
-rows are compared with each other."""
+NOT_MASKED = ("reg:absoluteerror", "reg:quantileerror", "survival:", "rank:", "multi:", "binary:hinge")
+"""Objectives for which rows of weight 0 do not give the model of the other rows: leaves are quantiles of residuals,
+rows are compared with each other, or XGBoost gives every row a hessian of 1e-16 at least, which decides ties."""
 
 
-class TreeDriver:
+class TreeDriver(TableDriver):
     """Implements `DriverSide`."""
 
-    rows_must_be_new = True
-
     def __init__(self, config: XGBoostConfig, storage: StorageOptions, emit: Callable[[Event], object]) -> None:
-        self.config = config
-        self._emit = emit
+        super().__init__(config, storage, emit)
+        self.config: XGBoostConfig = config
         self._previous = read_previous(config.continue_from, storage) if config.continue_from else None
-        self._table = Table(config, storage)
         self._bins = agreed_bins(config.params, self._previous)
         self._pool = ThreadPoolExecutor(max_workers=1)
         self._points: Future[list[Any]] | None = None
         self._preparation: BinnedPreparation
         self._loads: Sequence[LoadReport] = ()
         self._task: Task
-        self.earlier = () if self._previous is None else self._previous.trained_on
+        if self._previous is not None:
+            self.earlier = self._previous.trained_on
 
-    def check_schema(self, schema: pa.Schema, *, evaluation: bool) -> None:
-        if evaluation:
-            check_eval_schema(self._table.roles, schema)
-        else:
-            roles = assign_roles(self.config, schema)
-            self._table.roles = roles if self._previous is None else as_before(roles, schema, self._previous)
+    def assign_roles(self, schema: pa.Schema) -> Roles:
+        roles = super().assign_roles(schema)
+        return roles if self._previous is None else as_before(roles, schema, self._previous)
 
     def open(self, train: Dataset, evaluation: Dataset | None) -> Opened:
         self._rehearse(self.config)
-        return self._table.open(train, evaluation, self._table.roles)
+        return super().open(train, evaluation)
 
     def begin(self) -> None:
         if self._previous is None:
-            self._points = self._pool.submit(_sampled_cuts, self._table.train, self._table.roles, self._bins)
+            self._points = self._pool.submit(_sampled_cuts, self.train, self.roles, self._bins)
 
     def survey(self, workers: Surveyors, latest: Checkpoint) -> RowSharding:
         points = [] if self._points is None else self._points.result()
-        units, evaluation = self._table.survey(workers)
-        cuts, bins = make_cuts(self._table.roles, points, self._bins, self._previous, latest.model)
-        common = self._table.preparation()
+        units, evaluation = self.units(workers)
+        cuts, bins = make_cuts(self.roles, points, self._bins, self._previous, latest.model)
+        common = self.preparation()
         self._preparation = BinnedPreparation(**_fields(common), cuts=cuts, bins=bins)
         return RowSharding(self._preparation, units, evaluation)
 
     def begin_fit(self, fit: Fit, loads: Loads, runner: Runner) -> FitPlan[Checkpoint]:
         config: XGBoostConfig = fit.config
         self._loads = loads.reports
-        if fit.number > 1:
-            self._check_bins(config)
+        self._check_bins(config)
+        if config is not self.config:
             self._rehearse(config)
         summary = LabelSummary.merge(load.labels for load in self._loads)
         sample = LabelSample.merge(load.label_sample for load in self._loads)
@@ -130,12 +127,18 @@ class TreeDriver:
                 "Use other data or parameters, such as a lower learning rate.",
             )
         return TrainedTrees(
-            outcome,
-            task.objective,
-            self._preparation,
+            file=MODEL,
+            content=outcome.model,
+            parse=partial(Model.from_bytes, origin="the fit"),
+            digest=outcome.digest,
+            objective=task.objective,
             rows=sum(load.rows for load in self._loads),
             eval_rows=sum(load.eval_rows for load in self._loads),
+            rounds=outcome.rounds,
+            best_round=outcome.best_round,
+            metrics=outcome.metrics,
             identity=Identity(broken is None, broken or "shared cuts, one intercept, all rows in every round"),
+            preparation=self._preparation,
         )
 
     def close(self) -> None:
@@ -145,7 +148,7 @@ class TreeDriver:
         """Have XGBoost refuse now what it would refuse later."""
         asked = asked_objective(config.objective, config.params)
         objective = asked if self._previous is None else self._previous.model.objective
-        roles = self._table.roles
+        roles = self.roles
         rehearse(self._given(config), objective, roles.features, ranking=roles.group is not None)
 
     # The task
@@ -176,6 +179,7 @@ class TreeDriver:
             before=0 if previous is None else previous.model.booster.num_boosted_rounds(),
             fit=fit.number,
             mask=fit.rows,
+            any_label=summary.minimum,
         ), reason
 
     def _objective(
@@ -238,66 +242,28 @@ class TreeDriver:
         return True
 
     def _warn(self, message: str, fix: str) -> None:
-        self._emit(Warned(message, fix))
+        self.emit(Warned(message, fix))
 
 
-@dataclass(frozen=True)
-class TrainedTrees:
-    """Implements `TrainedModel`."""
+@dataclass(frozen=True, kw_only=True)
+class TrainedTrees(TrainedBytes):
+    """A model with the cuts that it was trained with, for a run that goes on from it."""
 
-    outcome: Outcome
-    objective: str
     preparation: BinnedPreparation
-    rows: int
-    eval_rows: int
-    identity: Identity
-
-    @property
-    def digest(self) -> str:
-        return self.outcome.digest
-
-    @property
-    def rounds(self) -> int:
-        return self.outcome.rounds
-
-    @property
-    def best_round(self) -> int:
-        return self.outcome.best_round
-
-    @property
-    def metrics(self) -> dict[str, float]:
-        return self.outcome.metrics
-
-    @property
-    def model(self) -> Model:
-        return Model.from_bytes(self.outcome.model, "the fit")
 
     def write(self, location: str, storage: StorageOptions) -> None:
         if not location.endswith(".ubj"):
             raise ConfigError(f"{location} does not end in .ubj.", fix="Name a file such as model.ubj.")
-        content = self.outcome.model
-        write_atomically(location, storage, lambda file: file.write(content))
+        super().write(location, storage)
 
     def save(self, directory: RunDirectory) -> None:
-        directory.write_result(MODEL, self.outcome.model)
+        super().save(directory)
         table = cuts_as_table(self.preparation.features, self.preparation.cuts, self.preparation.bins)
         directory.write_table(CUTS, table)
 
     def result(self, directory: RunDirectory, common: Mapping[str, Any]) -> TrainResult:
-        return TrainResult(
-            **common,
-            model=directory.path(MODEL),
-            model_digest=self.digest,
-            objective=self.objective,
-            rows=self.rows,
-            eval_rows=self.eval_rows,
-            features=len(self.preparation.features),
-            rounds=self.rounds,
-            best_round=self.best_round,
-            metrics=self.metrics,
-            identity=self.identity,
-            content=self.outcome.model,
-        )
+        features = len(self.preparation.features)
+        return TrainResult(**common, **self.fields(directory), features=features, content=self.content)
 
 
 def _refuse_mask(task: Task, *, weighted: bool) -> None:

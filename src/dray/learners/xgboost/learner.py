@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from dray.learners.learner import Flag, Words
+from dray.learners.learner import Flag
 from dray.learners.result import typed
+from dray.learners.table_learner import GROUP, IGNORE, LABEL, WEIGHT, TableLearner
 
 if TYPE_CHECKING:
     from dray.events.kinds import Event
@@ -18,24 +19,20 @@ if TYPE_CHECKING:
     from dray.storage import StorageOptions
 
 
-class XGBoost:
+class XGBoost(TableLearner):
     name = "xgboost"
     summary = "gradient boosted trees, for tables with a label"
-    extra = ""
     library = "xgboost"
-    default_rounds = "100"
-    words = Words(step="round")
-    layout: Literal["rows", "keyed"] = "rows"
-    fit_fields = frozenset({"params", "rounds", "early_stop", "objective", "seed"})
+    fit_fields = TableLearner.fit_fields | {"objective"}
     flags = (
-        Flag("label", "Column to predict; needed.", "COLUMN"),
+        LABEL,
         Flag(
             "objective",
             "binary, multiclass, regression, ranking, or any XGBoost objective. [default: by the label]",
         ),
-        Flag("group", "Column that names the query of a row (ranking); never split.", "COLUMN"),
-        Flag("weight", "Column with the weight of a row.", "COLUMN"),
-        Flag("ignore", "Column to leave out; may be repeated.", "COLUMN", repeated=True),
+        GROUP,
+        WEIGHT,
+        IGNORE,
     )
 
     @property

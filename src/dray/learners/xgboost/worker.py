@@ -15,6 +15,7 @@ from typing import Literal
 from dray.data.shards import Units, rows_of
 from dray.learners.checkpoint import Checkpoint, Step
 from dray.learners.labels import LabelSample, LabelSummary
+from dray.learners.layouts import ShardReport
 from dray.learners.reporting_worker import ReportingWorker
 from dray.learners.row_mask import RowMask
 from dray.learners.shard import Shard
@@ -35,14 +36,11 @@ CHECKPOINT_SHARE = 0.01
 
 
 @dataclass(frozen=True, slots=True)
-class LoadReport:
-    rows: int
-    eval_rows: int
+class LoadReport(ShardReport):
     labels: LabelSummary
     label_sample: LabelSample
     eval_labels: LabelSummary | None
     unseen: dict[str, int]
-    seconds: float
 
 
 @dataclass(frozen=True, slots=True)

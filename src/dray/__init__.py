@@ -16,7 +16,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False  # `typing` itself would take longer to load than all of this
 if TYPE_CHECKING:
-    from dray.api import ingest, load, predict, recommend, resume, train
+    from dray.api import ingest, load, predict, recommend, resume, session, train
     from dray.data.describe import describe
     from dray.errors import (
         ClusterError,
@@ -30,12 +30,14 @@ if TYPE_CHECKING:
     )
     from dray.ingesting.written import IngestResult
     from dray.learners.factorization.model import FactorModel
+    from dray.learners.factorization.result import FactorResult
+    from dray.learners.result import FitResult
     from dray.learners.xgboost.model import Model
+    from dray.learners.xgboost.result import TrainResult
     from dray.mapping.map import map
     from dray.predicting import PredictResult
     from dray.recommending.recommend import RecommendResult
-    from dray.training.factorization.result import FactorResult
-    from dray.training.result import TrainResult
+    from dray.training.session import Session
 
 __version__ = "0.2.0"
 
@@ -45,15 +47,17 @@ _HOME = {
     "DataError": "dray.errors",
     "DrayError": "dray.errors",
     "FactorModel": "dray.learners.factorization.model",
-    "FactorResult": "dray.training.factorization.result",
+    "FactorResult": "dray.learners.factorization.result",
+    "FitResult": "dray.learners.result",
     "IngestResult": "dray.ingesting.written",
     "ItemError": "dray.errors",
     "Model": "dray.learners.xgboost.model",
     "ModelError": "dray.errors",
     "PredictResult": "dray.predicting",
     "RecommendResult": "dray.recommending.recommend",
+    "Session": "dray.training.session",
     "StorageError": "dray.errors",
-    "TrainResult": "dray.training.result",
+    "TrainResult": "dray.learners.xgboost.result",
     "WorkerError": "dray.errors",
     "describe": "dray.data.describe",
     "ingest": "dray.api",
@@ -62,6 +66,7 @@ _HOME = {
     "predict": "dray.api",
     "recommend": "dray.api",
     "resume": "dray.api",
+    "session": "dray.api",
     "train": "dray.api",
 }
 
@@ -72,12 +77,14 @@ __all__ = [
     "DrayError",
     "FactorModel",
     "FactorResult",
+    "FitResult",
     "IngestResult",
     "ItemError",
     "Model",
     "ModelError",
     "PredictResult",
     "RecommendResult",
+    "Session",
     "StorageError",
     "TrainResult",
     "WorkerError",
@@ -89,6 +96,7 @@ __all__ = [
     "predict",
     "recommend",
     "resume",
+    "session",
     "train",
 ]
 

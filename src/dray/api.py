@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from dray.batch.options import Where
 from dray.clusters.resolve import Attached, resolve
-from dray.config.run_file import Level, read_run_file
+from dray.config.run_file import Level, RunConfig, read_run_file
 from dray.events.telemetry import Sink
 from dray.ingesting.cache import Reading, as_parquet, used_cluster
 from dray.ingesting.written import IngestResult
@@ -18,13 +18,15 @@ from dray.jobs.anywhere import train as _train
 from dray.jobs.commands.predicting import Predict
 from dray.jobs.commands.recommending import Recommend
 from dray.learners.configs import make_config
-from dray.learners.factorization.model import FactorModel
-from dray.learners.xgboost.model import Model, Output
+from dray.learners.predictor import PredictionType
+from dray.learners.registry import RecommenderName
 from dray.predicting import PredictResult, load_model
 from dray.recommending.recommend import RecommendResult
 from dray.storage import StorageOptions
-from dray.training.factorization.result import FactorResult
-from dray.training.result import TrainResult
+from dray.training.session import Session, open_session
+
+if TYPE_CHECKING:
+    from dray import FactorModel, FactorResult, Model, TrainResult
 
 
 @overload
@@ -33,7 +35,7 @@ def train(data: Any, label: str, *, progress: bool = False, **settings: Any) -> 
 
 @overload
 def train(
-    data: Any, label: None = None, *, model: Literal["factorization"], progress: bool = False, **settings: Any
+    data: Any, label: None = None, *, model: RecommenderName, progress: bool = False, **settings: Any
 ) -> FactorResult: ...
 
 
@@ -53,13 +55,29 @@ def train(
     >>> result = dray.train("events/", model="factorization", user="user_id", item="item_id", event="type")
     >>> result.loaded.recommend("ann", 10)
     """
+    config = _config(data, label, settings)
+    return _train(config, sinks=_sinks(progress))  # type: ignore[return-value]
+
+
+def session(data: Any, label: str | None = None, *, progress: bool = False, **settings: Any) -> Session:
+    """Load `data` once, and train on it as often as `Session.fit` is called; arguments as those of `train`.
+
+    >>> with dray.session("data/", label="y", eval_fraction=0.2) as session:
+    ...     for depth in (4, 6, 8):
+    ...         print(depth, session.fit(params={"max_depth": depth}).metrics)
+    """
+    return open_session(_config(data, label, settings), sinks=_sinks(progress))
+
+
+def _config(data: Any, label: str | None, settings: dict[str, Any]) -> RunConfig:
+    """Return the configuration that the arguments say, or a run file and what they change of it."""
     if isinstance(data, str) and data.endswith((".yaml", ".yml")):
         values, origin = read_run_file(data), data
     else:
         values, origin = {"data": _named(data, settings)}, "the arguments"
     if label is not None:
         values["label"] = label
-    return _train(make_config(values | settings, origin=origin), sinks=_sinks(progress))
+    return make_config(values | settings, origin=origin)
 
 
 def _named(data: Any, settings: dict[str, Any]) -> list[str]:
@@ -72,7 +90,7 @@ def _named(data: Any, settings: dict[str, Any]) -> list[str]:
     attached = used_cluster(settings.get("workers", "auto"), cluster.word) if isinstance(cluster, Attached) else None
     reading = Reading(settings.pop("format", None), settings.pop("read", None), settings.get("cache"), cluster=attached)
     storage = StorageOptions(**(settings.get("storage") or {}))
-    return list(as_parquet(data, storage, reading, lambda _kind, **_data: None))
+    return list(as_parquet(data, storage, reading, lambda _event: None))
 
 
 def resume(
@@ -94,7 +112,7 @@ def resume(
     """
     given = {"workers": workers, "threads": threads, "cluster": cluster, "on_failure": on_failure}
     overrides = {name: value for name, value in given.items() if value is not None}
-    return _resume(run, StorageOptions(endpoint, region, profile, role), overrides, sinks=_sinks(progress))
+    return _resume(run, StorageOptions(endpoint, region, profile, role), overrides, sinks=_sinks(progress))  # type: ignore[return-value]
 
 
 def predict(
@@ -106,7 +124,7 @@ def predict(
     read: Mapping[str, Any] | None = None,
     cache: str | None = None,
     keep: Sequence[str] = (),
-    output: Output | None = None,
+    output: PredictionType | None = None,
     contributions: bool = False,
     workers: int | Literal["auto"] = "auto",
     threads: int | None = None,

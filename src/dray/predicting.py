@@ -82,8 +82,8 @@ def predict(
     begin = time.perf_counter()
     if output is not None and output not in get_args(PredictionType):
         raise ConfigError(
-            f'There is no output "{output}".{nearest(output, get_args(PredictionType))}',
-            fix=f"Known: {', '.join(get_args(PredictionType))}.",
+            f'There is no type of prediction "{output}".{nearest(output, get_args(PredictionType))}',
+            fix=f"Give --type (output=) one of {', '.join(get_args(PredictionType))}.",
         )
     question = Question(output, contributions)
     predictor = open_model(model, storage)
@@ -147,8 +147,8 @@ class _Told:
     def _warn(self, wait: StoreWait) -> None:
         if wait not in self._waits:
             self._waits.add(wait)
-            message = f"A worker on {wait.host} had to wait: {wait.what}"
-            self._telemetry.emit(Warned(message, fix="It tries again for a minute and a half."))
+            message = f"A worker on {wait.host} waits for the storage: {wait.what}"
+            self._telemetry.emit(Warned(message, fix="It tries again for 90 seconds."))
 
 
 def _added(reports: Sequence[FileReport]) -> Counted:

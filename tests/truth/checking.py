@@ -19,7 +19,7 @@ import xgboost
 
 import dray
 from dray.data.split import Split
-from dray.learners.xgboost.model import Output
+from dray.learners.predictor import PredictionType
 from dray.training.result import TrainResult
 from truth import plain
 from truth.cases import Case
@@ -177,7 +177,7 @@ class _Run:
         patience = self.result.rounds - self.result.best_round
         assert patience == self.case.early_stop or (patience < self.case.early_stop and len(values) == self.case.rounds)
 
-    def _predicted(self, name: str, table: pa.Table, output: Output) -> pa.Table:
+    def _predicted(self, name: str, table: pa.Table, output: PredictionType) -> pa.Table:
         """What `dray predict` writes: a row for each, in order."""
         out = self.place / f"{Path(self.result.directory).name}-{name}-{output}"
         told = dray.predict(

@@ -77,7 +77,7 @@ def test_mistakes_are_exceptions(data: str) -> None:
         dray.train(data, label="label", round=3)
     with pytest.raises(ConfigError, match='"label" is missing'):
         dray.train(data)
-    with pytest.raises(ConfigError, match=r'no output "probabilities".*Did you mean "probability"'):
+    with pytest.raises(ConfigError, match=r'no type of prediction "probabilities".*Did you mean "probability"'):
         dray.predict("run", data, "out", output="probabilities")  # type: ignore[arg-type]
     with pytest.raises(dray.DrayError, match="nowhere"):
         dray.load("nowhere")

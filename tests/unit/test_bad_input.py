@@ -440,7 +440,7 @@ def test_a_run_file_that_is_not_there_or_no_text(refused: Refused) -> None:
 def test_a_run_file_beside_data(refused: Refused) -> None:
     write(small())
     Path("run.yaml").write_text("label: label\n")
-    refused(["train", "data", "run.yaml"], "there is other data beside it")
+    refused(["train", "data", "run.yaml"], "other data is named beside it")
 
 
 def test_a_misspelt_parameter(refused: Refused) -> None:

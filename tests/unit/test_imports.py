@@ -5,13 +5,12 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 import dray
+from source_imports import Import, imports_in
 
 ROOT = Path(dray.__file__).parent
 
@@ -25,8 +24,8 @@ LAYERS = [
     {"mapping"},
     {"batch"},
     {"elastic"},
-    {"learners"},
     {"clusters"},
+    {"learners"},
     {"data"},
     {"runs"},
     {"threads", "events", "rings"},
@@ -38,38 +37,6 @@ LAYERS = [
 
 NEIGHBOURS = {("storage", "s3"), ("storage", "durable"), ("storage", "retry"), ("retry", "s3"), ("errors", "masking")}
 """S3 and its retries are parts of storage, in files of their own; an error shows no password."""
-
-
-@dataclass(frozen=True)
-class Import:
-    file: str
-    line: int
-    module: str
-    for_types_only: bool
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line} imports {self.module}"
-
-
-def imports_in(tree: ast.Module, file: str) -> Iterator[Import]:
-    typed = {
-        id(inner)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING")
-        for statement in node.body
-        for inner in ast.walk(statement)
-    }
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            modules = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, f"{file}:{node.lineno} is a relative import"
-            modules = [str(node.module)]
-            if node.module == "dray":  # `from dray import s3` is the module, `import __version__` is not
-                modules = [f"dray.{alias.name}" for alias in node.names if not alias.name.startswith("_")]
-        else:
-            continue
-        yield from (Import(file, node.lineno, module, id(node) in typed) for module in modules)
 
 
 def all_imports() -> list[Import]:

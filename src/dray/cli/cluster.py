@@ -149,8 +149,8 @@ def list_(as_json: bool) -> None:
 
 @cluster.command()
 @click.argument("node", required=False)
-@click.option("--errors", is_flag=True, help="Only lines that tell of something wrong.")
-@click.option("--lines", type=int, default=200, show_default=True, help="Of each node, the last.")
+@click.option("--errors", is_flag=True, help="Only lines with errors and warnings.")
+@click.option("--lines", type=int, default=200, show_default=True, help="Lines of each node, the last.")
 @_name
 def logs(node: str | None, errors: bool, lines: int, name: str | None) -> None:
     """Print the last lines of the logs of NODE (a host, host/2, a pod), or of all."""
@@ -172,7 +172,13 @@ def down(name: str | None, as_json: bool, quiet: bool) -> None:
 
 @cluster.command()
 @click.argument("name", required=False)
-@click.option("--limit", type=_Size(), default="1G", show_default=True, help="What old sessions may take on each host.")
+@click.option(
+    "--limit",
+    type=_Size(),
+    default="1G",
+    show_default=True,
+    help="Disk space that old sessions may take on each host, such as 10G.",
+)
 @output_options
 def cleanup(name: str | None, limit: int, as_json: bool, quiet: bool) -> None:
     """Remove old session directories of Ray from the hosts of a cluster, the oldest first; never one in use."""

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import csv
-import sys
 from collections.abc import Sequence
 from typing import Any
 
 import click
 
-from dray.cli.options import output_options, place_options, source_options, storage_options
-from dray.cli.output import human, print_json
+from dray.cli.options import function_options, output_options, source_options, storage_options
+from dray.cli.output import human, print_json, print_of_function, shown_on_stderr
 from dray.errors import ConfigError, ItemError
 from dray.events.format import duration, many, size
 
@@ -35,7 +34,7 @@ from dray.events.format import duration, many, size
     show_default=True,
     help="End when more rows than that cannot be read.",
 )
-@place_options
+@function_options
 @source_options
 @storage_options
 @output_options
@@ -69,7 +68,6 @@ def ingest(
     With --cluster http://head:8265 or the name of a cluster, a job there does it, followed from here. The directory of
     --transform goes along, as with dray job submit; SOURCE and OUT must be locations that both sides see.
     """
-    from dray.events.sinks.terminal import terminal
     from dray.ingesting.limits import parse_limit
     from dray.ingesting.recipe import Recipe, make_split
     from dray.jobs.anywhere import run
@@ -95,11 +93,11 @@ def ingest(
         excludes=tuple(excludes),
         read=source,
         storage=StorageOptions(**storage),
-        output=_to_stderr,
+        output=print_of_function,
         **options,
     )
     try:
-        result = run(command, [] if quiet else [terminal(sys.stderr, live=sys.stderr.isatty())])
+        result = run(command, shown_on_stderr(quiet))
     except KeyboardInterrupt:
         human("What is done stays: the same command goes on.")
         raise
@@ -140,7 +138,7 @@ def _names(flag: str, text: str | None) -> tuple[str, ...]:
     found = next(csv.reader([text], skipinitialspace=True), [])
     names = tuple(name.strip() for name in found if name.strip())
     if not names:
-        raise ConfigError(f'{flag} "{text}" names no column.', fix=f"Write {flag} a,b.")
+        raise ConfigError(f'{flag} "{text}" does not name a column.', fix=f"Write {flag} a,b.")
     return names
 
 
@@ -150,10 +148,6 @@ def _share(text: str | None) -> float | None:
     try:
         return float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:
-        raise ConfigError(f'--test "{text}" is no share.', fix="Write --test 0.2 or --test 20%.") from None
-
-
-def _to_stderr(text: str, _to_stderr: bool) -> None:
-    """What the transform prints: stdout belongs to the result."""
-    sys.stderr.write(text)
-    sys.stderr.flush()
+        raise ConfigError(
+            f'--test "{text}" is not a share of the rows.', fix="Write --test 0.2 or --test 20%."
+        ) from None

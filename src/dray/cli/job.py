@@ -12,8 +12,8 @@ from typing import IO, TYPE_CHECKING, Any, TypeVar
 import click
 
 from dray.cli import job_kubernetes
-from dray.cli.job_kubernetes import Place, kubernetes_options
-from dray.cli.output import human, log_line, print_json, say
+from dray.cli.job_kubernetes import Namespace, kubernetes_options
+from dray.cli.output import human, log_line, print_json, say, shown_on_stderr
 from dray.errors import ConfigError
 from dray.events.format import duration, many, size
 
@@ -53,25 +53,47 @@ def _endpoint_option(command: Command) -> Command:
 _json_option = click.option("--json", "as_json", is_flag=True, help="Print the result as one JSON document on stdout.")
 
 
+def _ask_options(command: Command) -> Command:
+    """Add what commands that ask an endpoint or Kubernetes have; the command gets `where`, `pods` and `as_json`."""
+    return _endpoint_option(kubernetes_options(_json_option(command)))
+
+
 @job.command("submit")
 @click.argument("what", metavar="SCRIPT|RUN_FILE")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @_endpoint_option
 @kubernetes_options
-@click.option("--working-dir", metavar="DIR", help="Goes along with a script. [default: the script's directory]")
-@click.option("--exclude", "excludes", metavar="PATTERN", multiple=True, help="Leave out, as in a .gitignore.")
-@click.option("--env", metavar="NAME[=VALUE]", multiple=True, help="A variable for the job; no secret: all read it.")
+@click.option("--working-dir", metavar="DIR", help="Directory that is sent with a script. [default: the script's]")
+@click.option(
+    "--exclude",
+    "excludes",
+    metavar="PATTERN",
+    multiple=True,
+    help="Files not to send, as in a .gitignore; may be repeated.",
+)
+@click.option(
+    "--env",
+    metavar="NAME[=VALUE]",
+    multiple=True,
+    help="Environment variable of the job; not for secrets: all users of the cluster can read it.",
+)
 @click.option("--pip", metavar="REQUIREMENT", multiple=True, help="A package that is installed for the job.")
-@click.option("--timeout", "timeout_s", type=float, metavar="SECONDS", help="Ends the job, even if nobody follows it.")
-@click.option("--retries", type=int, default=0, metavar="N", help="Tries after a failure that was not a mistake.")
-@click.option("--follow/--no-wait", default=True, help="Stay with the job to its end, or not. [default: follow]")
+@click.option(
+    "--timeout", "timeout_s", type=float, metavar="SECONDS", help="Ends the job after so long, followed or not."
+)
+@click.option(
+    "--retries", type=int, default=0, metavar="N", help="Tries again after a failure that is not an error of the user."
+)
+@click.option(
+    "--follow/--no-wait", default=True, help="Follow the job to its end, or return at once. [default: follow]"
+)
 @_json_option
 @click.option("--quiet", is_flag=True, help="Nothing on stderr but errors.")
 def submit_command(
     what: str,
     arguments: Sequence[str],
     where: str | None,
-    pods: Place | None,
+    pods: Namespace | None,
     working_dir: str | None,
     excludes: Sequence[str],
     env: Sequence[str],
@@ -93,19 +115,22 @@ def submit_command(
     if pods is not None:
         if arguments or working_dir or excludes or env or pip or timeout_s or retries:
             raise ConfigError(
-                "With --on kubernetes a job is what its run file says.",
-                fix="Put env, time_limit_s and retries under kubernetes: in the run file.",
+                "With --on kubernetes the run file says everything: flags and arguments for the job are not used.",
+                fix="Put env, time_limit_s and retries under kubernetes: in the run file, and leave the flags out.",
             )
         job_kubernetes.submit(pods, what, follow=follow, as_json=as_json, quiet=quiet)
         return
     options = Options(_variables(env), tuple(pip), timeout_s, retries)
     options.check()
     if retries and not follow:
-        raise ConfigError("--retries cannot be used with --no-wait.", fix="Leave one of them out.")
+        raise ConfigError(
+            "--retries cannot be used with --no-wait: the process that follows the job is the one that tries again.",
+            fix="Leave one of them out.",
+        )
     is_run_file = what.endswith((".yaml", ".yml"))
     if is_run_file and (working_dir or excludes or arguments):
         raise ConfigError(
-            "A run file takes no arguments and no working directory.", fix="They are for scripts; leave them out."
+            f"{what} is a run file: arguments, --working-dir and --exclude are for scripts.", fix="Leave them out."
         )
     task = None if is_run_file else script(what, arguments, working_dir=working_dir, excludes=excludes)
     with _open(where, quiet=quiet) as jobs:
@@ -141,7 +166,6 @@ def _script(jobs: Jobs, task: Task, options: Options, *, follow: bool, as_json: 
 
 def _run_file(jobs: Jobs, path: str, options: Options, *, follow: bool, as_json: bool, quiet: bool) -> None:
     from dray.config.run_file import read_run_file
-    from dray.events.sinks.terminal import terminal
     from dray.jobs.attend import new_job_id, submit
     from dray.jobs.command import task_of
     from dray.jobs.commands.training import Train
@@ -158,17 +182,15 @@ def _run_file(jobs: Jobs, path: str, options: Options, *, follow: bool, as_json:
         submit(jobs, task, options, name)
         _tell_id(name, jobs, as_json=as_json)
         return
-    sinks = [] if quiet else [terminal(sys.stderr, live=sys.stderr.isatty())]
+    sinks = shown_on_stderr(quiet)
     outcome = follow_run(jobs, task, options, name, sinks, command.libraries)
     if as_json:
         print_json({"id": outcome.job, "result": outcome.result})
 
 
 @job.command("list")
-@_endpoint_option
-@kubernetes_options
-@_json_option
-def list_command(where: str | None, pods: Place | None, as_json: bool) -> None:
+@_ask_options
+def list_command(where: str | None, pods: Namespace | None, as_json: bool) -> None:
     """List the jobs of an endpoint, the newest first."""
     if pods is not None:
         job_kubernetes.show_all(pods, as_json=as_json)
@@ -185,10 +207,8 @@ def list_command(where: str | None, pods: Place | None, as_json: bool) -> None:
 
 @job.command("status")
 @click.argument("id_", metavar="ID")
-@_endpoint_option
-@kubernetes_options
-@_json_option
-def status_command(id_: str, where: str | None, pods: Place | None, as_json: bool) -> None:
+@_ask_options
+def status_command(id_: str, where: str | None, pods: Namespace | None, as_json: bool) -> None:
     """Tell how a job is."""
     if pods is not None:
         job_kubernetes.show(pods, id_, as_json=as_json)
@@ -206,10 +226,8 @@ def status_command(id_: str, where: str | None, pods: Place | None, as_json: boo
 @job.command("logs")
 @click.argument("id_", metavar="ID")
 @click.option("--follow", is_flag=True, help="Stay until the job ends. Ctrl-C leaves it running.")
-@_endpoint_option
-@kubernetes_options
-@_json_option
-def logs_command(id_: str, follow: bool, where: str | None, pods: Place | None, as_json: bool) -> None:
+@_ask_options
+def logs_command(id_: str, follow: bool, where: str | None, pods: Namespace | None, as_json: bool) -> None:
     """Show what a job has printed. The events of a run are shown as the run would have."""
     if pods is not None:
         job_kubernetes.logs(pods, id_, follow=follow, as_json=as_json)
@@ -250,10 +268,8 @@ def logs_command(id_: str, follow: bool, where: str | None, pods: Place | None, 
 
 @job.command("stop")
 @click.argument("id_", metavar="ID")
-@_endpoint_option
-@kubernetes_options
-@_json_option
-def stop_command(id_: str, where: str | None, pods: Place | None, as_json: bool) -> None:
+@_ask_options
+def stop_command(id_: str, where: str | None, pods: Namespace | None, as_json: bool) -> None:
     """Stop a job, and wait till it is over."""
     if pods is not None:
         job_kubernetes.end(pods, id_, delete=False, as_json=as_json)
@@ -270,11 +286,9 @@ def stop_command(id_: str, where: str | None, pods: Place | None, as_json: bool)
 
 @job.command("delete")
 @click.argument("id_", metavar="ID")
-@_endpoint_option
-@kubernetes_options
-@_json_option
-def delete_command(id_: str, where: str | None, pods: Place | None, as_json: bool) -> None:
-    """Forget a job that has ended. Its log stays on the head until Ray's session ends."""
+@_ask_options
+def delete_command(id_: str, where: str | None, pods: Namespace | None, as_json: bool) -> None:
+    """Delete a job that has ended. Its log stays on the head until Ray's session ends."""
     if pods is not None:
         job_kubernetes.end(pods, id_, delete=True, as_json=as_json)
         return
@@ -283,7 +297,7 @@ def delete_command(id_: str, where: str | None, pods: Place | None, as_json: boo
     if as_json:
         print_json({"id": id_, "deleted": True})
     else:
-        human(f"The job {id_} is forgotten.")
+        human(f"The job {id_} is deleted.")
 
 
 @contextmanager
@@ -304,7 +318,10 @@ def _variables(given: Sequence[str]) -> dict[str, str]:
     for pair in given:
         name, equals, value = pair.partition("=")
         if not equals and name not in os.environ:
-            raise ConfigError(f"There is no variable {name} here.", fix=f"Set it, or write --env {name}=VALUE.")
+            raise ConfigError(
+                f"--env {name}: there is no such environment variable here.",
+                fix=f"Set it, or write --env {name}=VALUE.",
+            )
         found[name] = value if equals else os.environ[name]
     return found
 

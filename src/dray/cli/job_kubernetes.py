@@ -21,7 +21,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
-class Place:
+class Namespace:
     """A namespace of a Kubernetes cluster; None where the settings or the kubeconfig say it."""
 
     namespace: str | None
@@ -38,11 +38,11 @@ class Place:
 
 
 def kubernetes_options(command: Command) -> Command:
-    """Add --on, --namespace and --context; the command gets `pods`, a Place, or None without --on kubernetes."""
+    """Add --on, --namespace and --context; the command gets `pods`, a `Namespace`, or None without --on kubernetes."""
 
-    @click.option("--on", "kind", type=click.Choice(["kubernetes"]), help="As a RayJob, with a cluster of its own.")
-    @click.option("--namespace", help="Of Kubernetes. [default: as the settings say, or default]")
-    @click.option("--context", help="Of the kubeconfig. [default: the current one]")
+    @click.option("--on", "kind", type=click.Choice(["kubernetes"]), help="Run as a RayJob, with a cluster of its own.")
+    @click.option("--namespace", help="Namespace of Kubernetes. [default: as the settings say, or default]")
+    @click.option("--context", help="Context of the kubeconfig. [default: the current one]")
     @functools.wraps(command)
     def with_pods(*, kind: str | None, namespace: str | None, context: str | None, **options: Any) -> Any:
         if kind is None and (namespace or context):
@@ -51,12 +51,12 @@ def kubernetes_options(command: Command) -> Command:
             raise ConfigError(
                 "--on kubernetes makes a cluster for the job; --cluster and --endpoint name one.", fix="Leave one out."
             )
-        return command(pods=None if kind is None else Place(namespace, context), **options)
+        return command(pods=None if kind is None else Namespace(namespace, context), **options)
 
     return with_pods  # type: ignore[return-value]
 
 
-def submit(place: Place, path: str, *, follow: bool, as_json: bool, quiet: bool) -> None:
+def submit(pods: Namespace, path: str, *, follow: bool, as_json: bool, quiet: bool) -> None:
     from dray.clusters.kubernetes.ray_jobs import submit as submit_job
     from dray.clusters.kubernetes.settings import take_settings
     from dray.config.run_file import read_run_file
@@ -66,7 +66,7 @@ def submit(place: Place, path: str, *, follow: bool, as_json: bool, quiet: bool)
             f"{path} is no run file.", fix="A RayJob is made of one; a script runs on a cluster that stays: --cluster."
         )
     values = read_run_file(path)
-    values["kubernetes"] = dict(values.get("kubernetes") or {}) | place.given
+    values["kubernetes"] = dict(values.get("kubernetes") or {}) | pods.given
     settings, run_file = take_settings(values, origin=path)
     with host_progress(quiet) as tell:
         done = submit_job(settings, run_file, tell, wait=follow, hear=None if quiet else human)
@@ -79,33 +79,33 @@ def submit(place: Place, path: str, *, follow: bool, as_json: bool, quiet: bool)
 
         raise JobFailed(
             f"The job {done.name} has ended as {done.status}: {done.reason} {done.message}".rstrip(": "),
-            fix=f"dray job logs {done.name} --on kubernetes tells more.",
+            fix=f"Read its log: dray job logs {done.name} --on kubernetes",
         )
 
 
-def show_all(place: Place, *, as_json: bool) -> None:
+def show_all(pods: Namespace, *, as_json: bool) -> None:
     from dray.clusters.kubernetes.ray_jobs import jobs
 
-    found = jobs(place.api())
+    found = jobs(pods.api())
     if as_json:
         print_json({"jobs": [job.to_json() for job in found]})
     elif not found:
-        human("No jobs of dray's there.")
+        human("No jobs of dray in this namespace.")
     for job in found if not as_json else ():
         _line(job)
 
 
-def show(place: Place, name: str, *, as_json: bool) -> None:
+def show(pods: Namespace, name: str, *, as_json: bool) -> None:
     from dray.clusters.kubernetes.ray_jobs import job_status
 
-    found = job_status(place.api(), name)
+    found = job_status(pods.api(), name)
     print_json(found.to_json()) if as_json else _line(found)
 
 
-def logs(place: Place, name: str, *, follow: bool, as_json: bool) -> None:
+def logs(pods: Namespace, name: str, *, follow: bool, as_json: bool) -> None:
     from dray.clusters.kubernetes.ray_jobs import job_logs, job_status
 
-    api = place.api()
+    api = pods.api()
     lines = job_logs(api, name, tell=(lambda _name, _state, words: human(words)) if follow else None)
     if as_json:
         print_json(job_status(api, name).to_json() | {"log": list(lines)})
@@ -114,11 +114,11 @@ def logs(place: Place, name: str, *, follow: bool, as_json: bool) -> None:
         log_line(line)
 
 
-def end(place: Place, name: str, *, delete: bool, as_json: bool) -> None:
+def end(pods: Namespace, name: str, *, delete: bool, as_json: bool) -> None:
     from dray.clusters.kubernetes.ray_jobs import delete_job, stop_job
 
     with host_progress(as_json) as tell:
-        (delete_job if delete else stop_job)(place.api(), name, tell)
+        (delete_job if delete else stop_job)(pods.api(), name, tell)
     if as_json:
         print_json({"id": name, "deleted" if delete else "stopped": True})
 

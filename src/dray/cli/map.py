@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from dray.cli.options import output_options, place_options, source_options, storage_options
-from dray.cli.output import human, print_json
+from dray.cli.options import function_options, output_options, source_options, storage_options
+from dray.cli.output import human, print_json, print_of_function, shown_on_stderr
 from dray.errors import ConfigError
 from dray.events.format import duration, many
 
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="What the function is given: a record batch of the data, or the name of each file.",
 )
-@place_options
+@function_options
 @click.option(
     "--on-error",
     type=click.Choice(["raise", "skip"]),
@@ -88,7 +87,7 @@ def map_(
         excludes=tuple(excludes),
         read=source,
         storage=StorageOptions(**storage),
-        output=_to_stderr,
+        output=print_of_function,
         **options,
     )
     if dry_run:
@@ -114,10 +113,9 @@ def _explain(command: Map, as_json: bool) -> None:
 
 
 def _map(command: Map, as_json: bool, quiet: bool) -> None:
-    from dray.events.sinks.terminal import terminal
     from dray.jobs.anywhere import run
 
-    result = run(command, [] if quiet else [terminal(sys.stderr, live=sys.stderr.isatty())])
+    result = run(command, shown_on_stderr(quiet))
     if not quiet:
         rows = f" ({many(result.rows, 'rows')})" if result.rows else ""
         results = f"{many(result.results, 'results')}{rows} of {many(result.items, 'items')}"
@@ -129,12 +127,6 @@ def _map(command: Map, as_json: bool, quiet: bool) -> None:
         print_json(result.to_json())
 
 
-def _to_stderr(text: str, _to_stderr: bool) -> None:
-    """What the function prints: stdout belongs to the result."""
-    sys.stderr.write(text)
-    sys.stderr.flush()
-
-
 def _amounts(given: Sequence[str]) -> dict[str, float]:
     amounts = {}
     for text in given:
@@ -142,5 +134,7 @@ def _amounts(given: Sequence[str]) -> dict[str, float]:
         try:
             amounts[name] = float(amount)
         except ValueError:
-            raise ConfigError(f'--resource "{text}" has no amount.', fix="Write num_cpus=2 or memory=4e9.") from None
+            raise ConfigError(
+                f'--resource "{text}" is not NAME=AMOUNT.', fix="Write num_cpus=2 or memory=4e9."
+            ) from None
     return amounts

@@ -94,8 +94,35 @@ def source_options(command: Command) -> Command:
     return with_source  # type: ignore[return-value]
 
 
-def place_options(command: Command) -> Command:
-    """Add --where, --workers and --cluster: where a command runs its batches."""
+def model_options(copied: str) -> Callable[[Command], Command]:
+    """Add what commands that give data to a model have: workers, how to read the data, storage, what to print.
+
+    `copied`: what the cache keeps copies of.
+    """
+
+    def add(command: Command) -> Command:
+        command = source_options(
+            click.option(
+                "--cache", metavar="DIR", help=f"Where Parquet copies of {copied} are kept. [default: ~/.cache/dray]"
+            )(storage_options(output_options(command)))
+        )
+        workers = click.option(
+            "--workers",
+            type=WORKERS,
+            default="auto",
+            help="0: this process; N: processes of this machine, or of --cluster. [default: auto]",
+        )
+        threads = click.option(
+            "--threads", type=int, help="Threads of each worker. [default: the CPUs there are, shared]"
+        )
+        cluster = click.option("--cluster", metavar="WORD", default="local", help=f"{CLUSTER} [default: local]")
+        return workers(threads(cluster(command)))
+
+    return add
+
+
+def function_options(command: Command) -> Command:
+    """Add what commands with a function of the user's have: --where, --workers, --cluster and --exclude."""
     where = click.option(
         "--where",
         type=click.Choice(["auto", "here", "processes", "cluster"]),

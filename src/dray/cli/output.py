@@ -11,13 +11,16 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, is_dataclass
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import click
 
 from dray.events.format import duration
 from dray.events.visible import visible, visible_log
 from dray.masking import masked
+
+if TYPE_CHECKING:
+    from dray.events.telemetry import Sink
 
 Progress = Callable[[int, int], None]
 """Hears how much is done, and of how much."""
@@ -48,6 +51,21 @@ def print_json(document: Any, show: Callable[[str], str] = masked) -> None:
 def human(text: str) -> None:
     """Print words for people on stderr, with passwords masked and control characters made visible."""
     sys.stderr.write(visible(masked(text)) + "\n")
+    sys.stderr.flush()
+
+
+def shown_on_stderr(quiet: bool) -> list[Sink]:
+    """Return the sinks that show what a command does, live on a terminal; none if it is to be quiet."""
+    if quiet:
+        return []
+    from dray.events.sinks.terminal import terminal
+
+    return [terminal(sys.stderr, live=sys.stderr.isatty())]
+
+
+def print_of_function(text: str, _to_stderr: bool) -> None:
+    """Print what a function of the user's prints on stderr: stdout belongs to the result."""
+    sys.stderr.write(text)
     sys.stderr.flush()
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from typing import Any
 
 import click
 
-from dray.cli.options import CLUSTER, WORKERS, output_options, source_options, storage_options
-from dray.cli.output import human, print_json
+from dray.cli.options import model_options
+from dray.cli.output import human, print_json, shown_on_stderr
 from dray.events.format import duration, many, size
 
 
@@ -26,18 +25,7 @@ from dray.events.format import duration, many, size
 )
 @click.option("--keep", metavar="COLUMN", multiple=True, help="Column of DATA to copy to the output; may be repeated.")
 @click.option("--contributions", is_flag=True, help="Add the SHAP contribution of every feature.")
-@click.option(
-    "--workers",
-    type=WORKERS,
-    default="auto",
-    help="0: this process; N: processes of this machine, or of --cluster. [default: auto]",
-)
-@click.option("--threads", type=int, help="Threads of each worker. [default: the CPUs there are, shared]")
-@click.option("--cluster", metavar="WORD", default="local", help=f"{CLUSTER} [default: local]")
-@source_options
-@click.option("--cache", metavar="DIR", help="Where Parquet copies of other formats are kept. [default: ~/.cache/dray]")
-@storage_options
-@output_options
+@model_options("other formats")
 def predict(
     model: str,
     data: Sequence[str],
@@ -64,10 +52,9 @@ def predict(
     With --cluster http://head:8265 or the name of a cluster, a job there predicts, followed from here: RUN, DATA and
     OUT must be locations that both sides see, such as s3://.
     """
-    from dray.learners.xgboost.loading import load_lean
+    from dray.learners.lean import preload
 
-    load_lean()
-    from dray.events.sinks.terminal import terminal
+    preload()
     from dray.jobs.anywhere import run
     from dray.jobs.commands.predicting import Predict
     from dray.storage import StorageOptions
@@ -82,17 +69,16 @@ def predict(
         storage=StorageOptions(**storage),
         **options,
     )
-    result = run(command, [] if quiet else [terminal(sys.stderr, live=sys.stderr.isatty())])
+    result = run(command, shown_on_stderr(quiet))
     if not quiet:
         human(
             f"{result.output}: {many(result.rows, 'predictions')} in {many(result.files, 'files')}, "
             f"{duration(result.seconds)}, {result.rows_per_second:,.0f} rows/s, "
             f"peak memory {size(result.peak_memory_bytes)}"
         )
-        treated = "it counted as missing" if result.model == "xgboost" else "they were scored by what is known"
         for name, count in result.unseen.items():
             rows = many(count, "rows")
-            human(f'Warning: {rows} with a value of "{name}" that the model does not know; {treated}.')
+            human(f'Warning: {rows} with a value of "{name}" that the model does not know; predicted without it.')
         for name, count in result.infinite.items():
             human(f'Warning: {many(count, "rows")} with an infinite or too large "{name}"; it counted as missing.')
     if as_json:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dray.cli.options import CLUSTER, WORKERS, output_options, source_options, storage_options
-from dray.cli.output import human, print_json
+from dray.cli.options import model_options
+from dray.cli.output import human, print_json, shown_on_stderr
 from dray.errors import ConfigError
 from dray.events.format import duration, many, size
 
@@ -53,18 +53,7 @@ MOST_SHOWN = 20
     help="With --export: one more coordinate, so that the inner product alone has the order of the scores.",
 )
 @click.option("--out", metavar="DIR", help="Where the lists go, as Parquet files; a .parquet name for one file.")
-@click.option(
-    "--workers",
-    type=WORKERS,
-    default="auto",
-    help="0: this process; N: as many processes, on the cluster if one is named. [default: auto]",
-)
-@click.option("--threads", type=int, help="Threads of each worker. [default: the CPUs there are, shared]")
-@click.option("--cluster", metavar="WORD", default="local", help=f"{CLUSTER} [default: local]")
-@source_options
-@click.option("--cache", metavar="DIR", help="Where Parquet copies of --events are kept. [default: ~/.cache/dray]")
-@storage_options
-@output_options
+@model_options("--events")
 def recommend(
     model: str,
     similar_to: Sequence[str],
@@ -105,7 +94,6 @@ def recommend(
     elif similar_to:
         _similar(model, similar_to, top, out, where, as_json, quiet)
     else:
-        from dray.events.sinks.terminal import terminal
         from dray.jobs.anywhere import run
         from dray.jobs.commands.recommending import Recommend
 
@@ -121,7 +109,7 @@ def recommend(
             most_users=None if out else MOST_SHOWN,
             **options,
         )
-        result = run(command, [] if quiet else [terminal(sys.stderr, live=sys.stderr.isatty())])
+        result = run(command, shown_on_stderr(quiet))
         if not quiet:
             _tell(result, asked=options["users"] is not None or bool(events))
         if as_json:
@@ -155,7 +143,7 @@ def _require_one_question(
     given |= {"--similar-to": similar_to, "--out": out} if other == "--export" else {}
     for flag, value in given.items():
         if value:
-            raise ConfigError(f"{flag} means nothing with {other}.", fix=f"Leave out {flag} or {other}.")
+            raise ConfigError(f"{flag} cannot be used with {other}.", fix=f"Leave out {flag} or {other}.")
 
 
 def _tell(result: RecommendResult, *, asked: bool) -> None:
@@ -168,13 +156,13 @@ def _tell(result: RecommendResult, *, asked: bool) -> None:
         )
     if result.users_folded:
         are = "is" if result.users_folded == 1 else "are"
-        human(f"{many(result.users_folded, 'users')} {are} new: they were answered by their events.")
+        human(f"{many(result.users_folded, 'users')} {are} new: their lists were made from their events.")
     if result.users_unknown:
         number, have = many(result.users_unknown, "users"), "has" if result.users_unknown == 1 else "have"
         if asked:
-            human(f"Warning: the model knows no training event of {number}: they get what is popular.")
+            human(f"Warning: the model knows no training event of {number}: they get popular items.")
         else:
-            human(f"{number} {have} no training event: they get what is popular.")
+            human(f"{number} {have} no training event: they get popular items.")
     if result.items_unknown:
         human(f"Warning: the model does not know {result.items_unknown:,} of the items; they were left out.")
 
@@ -186,7 +174,7 @@ def _similar(
 
     table = similar_items(model, items, top, storage)
     if not quiet and "popularity" in table["by"].to_pylist():
-        human("Warning: the model does not know some of the items; they get what is popular.")
+        human("Warning: the model does not know some of the items; popular items are shown for them.")
     if out is not None:
         document = {"output": write_table(table, out, storage), "rows": table.num_rows}
         if not quiet:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Any
 
 import click
 
 from dray.cli.options import WORKER_RANGE, output_options, storage_options
-from dray.cli.output import print_json
+from dray.cli.output import print_json, shown_on_stderr
 from dray.cli.train import LEVELS
 
 
@@ -36,10 +35,9 @@ def resume(run: str, storage: dict[str, str], as_json: bool, quiet: bool, **flag
 
     To add rounds to a finished run, use dray train --continue-from.
     """
-    from dray.learners.xgboost.loading import load_lean
+    from dray.learners.lean import preload
 
-    load_lean()
-    from dray.events.sinks.terminal import terminal
+    preload()
     from dray.jobs.anywhere import resume as go_on
     from dray.storage import StorageOptions
 
@@ -47,7 +45,7 @@ def resume(run: str, storage: dict[str, str], as_json: bool, quiet: bool, **flag
         run,
         StorageOptions(**storage),
         {name: value for name, value in flags.items() if value is not None},
-        sinks=[] if quiet else [terminal(sys.stderr, live=sys.stderr.isatty())],
+        sinks=shown_on_stderr(quiet),
     )
     if as_json:
         print_json(result.to_json())

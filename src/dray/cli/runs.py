@@ -80,12 +80,15 @@ def _print_table(found: list[RunSummary]) -> None:
 
 
 def _metrics(summary: RunSummary) -> str:
-    """Return all metrics of trees; of a recommender, which has many, the one that decides."""
+    """Return all metrics; of a recommender, which has many, the one that decides."""
     from dray.events.epochs import deciding_metric
     from dray.events.format import metric
+    from dray.learners.recommender import recommends
+    from dray.learners.registry import available
 
     metrics = summary.metrics or {}
-    names = deciding_metric(metrics) if summary.model == "factorization" else metrics
+    recommenders = [learner.name for learner in available() if recommends(learner)]
+    names = deciding_metric(metrics) if summary.model in recommenders else metrics
     return ", ".join(f"{name} {metric(metrics[name])}" for name in names)
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import click
 
 from dray.cli.options import WORKER_RANGE, Command, output_options, pairs, source_options, storage_options
-from dray.cli.output import print_json
+from dray.cli.output import print_json, shown_on_stderr
 from dray.cli.sections import sectioned
 from dray.errors import ConfigError
 from dray.learners.learner import Flag
@@ -18,7 +17,9 @@ from dray.learners.registry import DEFAULT, available, names
 LEVELS = click.Choice(["stop", "restart", "shrink", "elastic"])
 _LEARNERS = available()
 _FLAGS = {flag.key: flag for learner in reversed(_LEARNERS) for flag in reversed(learner.flags)}
-"""The learners' own flags; one that several have is shown with the first."""
+"""The learners' own flags."""
+_FIRST = {flag.key: learner for learner in reversed(_LEARNERS) for flag in learner.flags}
+"""A flag that several learners have is shown with the first."""
 
 
 def _name(flag: Flag) -> str:
@@ -30,7 +31,7 @@ SECTIONS = {
     **{
         f"--model {learner.name}": own
         for learner in _LEARNERS
-        if (own := tuple(_name(flag) for flag in learner.flags if flag is _FLAGS[flag.key]))
+        if (own := tuple(_name(flag) for flag in learner.flags if _FIRST[flag.key] is learner))
     },
     "Evaluation": ("eval", "eval-fraction", "split-seed", "early-stop"),
     "Workers": (
@@ -90,17 +91,25 @@ def _learners_options(command: Command) -> Command:
 @click.option(
     "--on-failure",
     type=LEVELS,
-    help="When a worker is lost: end, begin all anew, go on with the others, or replace it. [default: elastic]",
+    help="When a worker is lost: stop, restart all workers, go on with fewer, or replace it. [default: elastic]",
 )
 @click.option("--max-failures", type=int, metavar="N", help="Workers that may be lost in the run. [default: 100]")
 @click.option(
-    "--max-failures-in-round", type=int, metavar="N", help="Interruptions of one and the same round. [default: 5]"
+    "--max-failures-in-round", type=int, metavar="N", help="Times that the same round may be interrupted. [default: 5]"
 )
 @click.option(
-    "--heartbeat", "heartbeat_s", type=float, metavar="SECONDS", help="Silence that means a lost worker. [default: 8]"
+    "--heartbeat",
+    "heartbeat_s",
+    type=float,
+    metavar="SECONDS",
+    help="A worker that is silent for so long is lost. [default: 8]",
 )
 @click.option(
-    "--wait", "wait_s", type=float, metavar="SECONDS", help="Longest wait below the least workers. [default: 300]"
+    "--wait",
+    "wait_s",
+    type=float,
+    metavar="SECONDS",
+    help="Longest wait for the least number of workers. [default: 300]",
 )
 @click.option("--job", hidden=True, help="The job that this command is a try of: its earlier run is gone on with.")
 @click.option("--out", metavar="DIR", help="Run directory, new; local or s3://. [default: runs/<id>]")
@@ -143,13 +152,12 @@ def train(
         values["params"] = dict(values.get("params") or {}) | pairs(param, "--param")
     config = make_config(values, origin=origin)
 
-    from dray.learners.xgboost.loading import load_lean
+    from dray.learners.lean import preload
 
-    load_lean()
-    from dray.events.sinks.terminal import terminal
+    preload()
     from dray.jobs.anywhere import train as run
 
-    result = run(config, sinks=[] if quiet else [terminal(sys.stderr, live=sys.stderr.isatty())], job=job)
+    result = run(config, sinks=shown_on_stderr(quiet), job=job)
     if as_json:
         print_json(result.to_json())
 
@@ -173,6 +181,6 @@ def _base(data: Sequence[str], read: Any) -> tuple[dict[str, Any], str]:
         return read(data[0]), data[0]
     if run_file := next((name for name in data if name.endswith((".yaml", ".yml"))), None):
         raise ConfigError(
-            f"{run_file} is a run file, and there is other data beside it.", fix="Name the data in the run file."
+            f"{run_file} is a run file, and other data is named beside it.", fix="Name the data in the run file only."
         )
     return {"data": list(data)}, "the command line"

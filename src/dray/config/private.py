@@ -1,7 +1,7 @@
 """What must not travel with a job. Pure.
 
-Whoever may list jobs reads their entrypoints, environments and metadata, and whoever reaches the cluster can read the
-packages. So no secret goes there: the cluster has its own (an instance's role, a profile, a mounted secret).
+All users that may list jobs read their entrypoints, environments and metadata, and all that reach the cluster can read
+the packages. So no secret goes there: the cluster has its own (an instance's role, a profile, a mounted secret).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _KEY_MATERIAL = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY|\bAKIA[0-9A-Z]{16}\b"
 _PLACE_NAME = re.compile(r"_(?:PATH|FILE|DIR|SOCK|MODE)$", re.IGNORECASE)
 """Variables that say where a secret is, or how it is used."""
 _SHORTEST = 8
-"""Shorter values are words that stand in any text."""
+"""Shorter values are words that any text may have."""
 _INSTEAD = (
     "Give it to the cluster itself: the environment of its nodes, a role, a profile in ~/.aws there, "
     "or a Kubernetes secret."
@@ -39,17 +39,17 @@ def check_environment(variables: Mapping[str, str], environment: Mapping[str, st
             raise ConfigError(f'"{name}" cannot be the name of a variable.', fix="Write --env NAME=VALUE.")
         if is_secret_name(name):
             raise ConfigError(
-                f"{name} looks like a secret, and everybody who may list jobs could read it.", fix=_INSTEAD
+                f"{name} looks like a secret, and all users that may list jobs could read it.", fix=_INSTEAD
             )
         if found := _secret_in(value, environment):
-            raise ConfigError(f"The value of {name} {found}, and everybody who may list jobs could read it.", _INSTEAD)
+            raise ConfigError(f"The value of {name} {found}, and all users that may list jobs could read it.", _INSTEAD)
 
 
 def check_texts(what: str, texts: Iterable[str], environment: Mapping[str, str]) -> None:
     """Refuse a run file or arguments that hold a secret: they lie in the cluster's packages, for all to read."""
     for text in texts:
         if found := _secret_in(text, environment):
-            raise ConfigError(f"{what} {found}, and everybody on the cluster could read it.", fix=_INSTEAD)
+            raise ConfigError(f"{what} {found}, and all users of the cluster could read it.", fix=_INSTEAD)
 
 
 def texts_in(value: Any) -> Iterable[str]:
@@ -71,5 +71,5 @@ def _secret_in(text: str, environment: Mapping[str, str]) -> str:
         return "holds a key"
     for name, value in environment.items():
         if len(value) >= _SHORTEST and is_secret_name(name) and value in text:
-            return f"holds what {name} is here"
+            return f"holds the value of the environment variable {name}"
     return ""

@@ -22,7 +22,7 @@ def read_yaml(path: str, what: str, first: str) -> dict[str, Any]:
         place = getattr(error, "problem_mark", None)
         where = f", line {place.line + 1}" if place else ""
         problem = getattr(error, "problem", None) or str(error)
-        raise ConfigError(f"The {what} {path}{where} is not YAML: {problem}.", fix="Mend that line.") from None
+        raise ConfigError(f"The {what} {path}{where} is not YAML: {problem}.", fix="Repair that line.") from None
     except (ValueError, ArithmeticError, RecursionError) as error:  # a number of 5,000 digits, a thousand brackets
         raise ConfigError(f"The {what} {path} cannot be read: {error}.", fix="Mend it.") from None
     if not isinstance(document, dict) or not all(isinstance(key, str) for key in document):

@@ -1,11 +1,8 @@
-"""Everything workers must agree on before they load: roles, features, categories, cuts, the split."""
+"""Everything workers must agree on before they load: roles, features, categories, the split."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-
-import numpy as np
-import numpy.typing as npt
 
 from dray.data.features import Column
 from dray.data.split import Split
@@ -20,9 +17,6 @@ class Preparation:
     label: Column
     weight: str | None
     group: str | None
-    cuts: npt.NDArray[np.float32]
-    """The reference rows by which every worker bins (`cuts.py`)."""
-    bins: int
     split: Split | None
     label_sample: Split
     """Rows whose labels the driver sees, to estimate the intercept."""

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import ray
-from ray.exceptions import RayError
+from ray.exceptions import RayError, RayTaskError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from dray.elastic.group import NodeGone
 from dray.elastic.inputs import Inputs, Maker, Promised, Shared, connects
+from dray.learners.learner import InputGone
 from dray.learners.registry import find
 from dray.threads.apply import set_environment
 
@@ -63,7 +64,20 @@ class RayStore:
 
     def get(self, refs: Sequence[Any]) -> list[Any]:
         with _asking_the_node():
-            return list(ray.get(refs))
+            try:
+                return list(ray.get(refs))
+            except RayTaskError as error:  # of the worker that was to make it, which reports it itself
+                raise failed_input(error) from error
+
+
+def failed_input(error: RayTaskError) -> InputGone:
+    """Return why an input was not made, as the first worker in a chain of them reports it."""
+    first: BaseException = error
+    while isinstance(first, RayTaskError):
+        first = first.cause
+    if isinstance(first, InputGone):
+        return first
+    return InputGone(f"The call that was to make it failed: {type(first).__name__}: {first}", fix="")
 
 
 @contextmanager

@@ -44,7 +44,8 @@ class Alone:
         self._worker = find(learner).worker_side(0, threads)
         self._watch = watch
         self._on_copy = on_copy
-        self._copied_round = 0
+        self._copied = (0, 0)
+        """Fit and step of the newest checkpoint."""
         self._ready: list[GroupEvent] = []
         self._waiting: deque[tuple[int, Op[..., Any], tuple[Any, ...], list[_Later]]] = deque()
         self._member = Member(0, socket.gethostname(), os.getpid(), threads)
@@ -128,8 +129,9 @@ class Alone:
     def _look(self) -> None:
         status = self._worker.status(self._watch.rounds_told)
         self._watch.look({0: status})
-        if status.copied_round > self._copied_round and (copy := self._worker.latest()) is not None:
-            self._copied_round = copy.round
+        is_new = status.copied_round > 0 and (status.fit, status.copied_round) > self._copied
+        if is_new and (copy := self._worker.latest()) is not None:
+            self._copied = copy.fit, copy.round
             self._on_copy(copy)
 
 

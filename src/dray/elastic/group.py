@@ -1,4 +1,4 @@
-"""Workers that are started, called and watched, whoever runs them: the contract.
+"""Workers that are started, called and watched, in one process or on a cluster: the contract.
 
 A group acts and reports; what to do about a lost worker is decided elsewhere (`policy.py`). Everything that
 comes back is a `GroupEvent`, so that one thread can follow many workers.
@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 from dray.errors import WorkerError
+from dray.learners.attempt import Call, Returned
 from dray.learners.learner import Op
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+__all__ = ["Call", "Group", "GroupEvent", "Kept", "Lost", "Member", "NodeGone", "Raised", "Ready", "Returned"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +35,6 @@ class Ready:
     """A worker that was asked for has started."""
 
     member: Member
-
-
-@dataclass(frozen=True, slots=True)
-class Returned:
-    """A call has returned."""
-
-    worker: int
-    call: int
-    value: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,14 +66,6 @@ class NodeGone(WorkerError):  # noqa: N818  (as `InputGone`)
 
 class Kept(Protocol):
     """A result that stays where it was made until it is the input of another call, or `fetch` gets it."""
-
-
-class Call(NamedTuple):
-    """A call that was made: the number that its result will come under, and what stays on the worker."""
-
-    number: int
-    kept: list[Any]
-    """`Kept`, one for each result that the op keeps."""
 
 
 class Group(Protocol):

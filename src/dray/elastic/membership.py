@@ -13,6 +13,7 @@ from dray.elastic.group import Group, GroupEvent, Lost, Member, Raised, Ready, R
 from dray.elastic.policy import Limits, to_start
 from dray.elastic.watch import Watch
 from dray.errors import ClusterError, DrayError, WorkerError
+from dray.events.kinds import WorkerLeaving, WorkerLeft, WorkerLost, WorkerStarted
 from dray.events.telemetry import Telemetry
 from dray.learners.learner import Op
 
@@ -22,7 +23,7 @@ R = TypeVar("R")
 
 
 class Membership:
-    """A group with its membership. It replaces who is lost as far as its level says; the rest is the caller's."""
+    """A group with its membership. It replaces lost workers as far as its level says; the rest is the caller's."""
 
     def __init__(
         self,
@@ -51,7 +52,7 @@ class Membership:
         self.leaving: frozenset[int] = frozenset()
         self.failures = 0
         self.last_loss = ""
-        """Who was lost last, and why, for the user."""
+        """Which worker was lost last, and why, for the user."""
         self.phase = "start"
         self.begun = False
         self.changed = True
@@ -66,6 +67,11 @@ class Membership:
     def alone(self) -> bool:
         """The one worker is this process."""
         return self.cluster == "none"
+
+    @property
+    def count(self) -> int:
+        """How many workers are ready."""
+        return len(self.ready)
 
     @property
     def expected(self) -> frozenset[int]:
@@ -87,7 +93,7 @@ class Membership:
         self.begun = True
 
     def require_some(self) -> None:
-        """Raise if nobody is there and nobody can be expected, or if too many were lost."""
+        """Raise if there is no worker and none can be expected, or if too many were lost."""
         self.replace_lost()
         if self.failures and self.level == "stop":
             raise WorkerError(
@@ -105,10 +111,10 @@ class Membership:
             )
 
     def replace_lost(self) -> None:
-        """Ask for others in place of those who were lost.
+        """Ask for others in place of those that were lost.
 
-        Not at once when one is: finding out whether its node still answers may take a second, and whoever waits in a
-        ring for it is to be freed first.
+        Not at once when one is: finding out whether its node still answers may take a second, and workers that wait
+        in a ring for it are to be freed first.
         """
         if self._short and self.level != "stop":
             self._short = False
@@ -128,7 +134,7 @@ class Membership:
         return found
 
     def fail(self, worker: int, error: Exception, *, replace: bool = True, cause: str | None = None) -> Lost:
-        """A worker raised what is nobody's mistake: end it, as if it had died. In one process that is the end.
+        """A worker raised what is not a user's mistake: end it, as if it had died. In one process that is the end.
 
         Without `replace` no other worker is started in its place: it would fail there in the same way. `cause` is what
         happened if the worker itself did not raise.
@@ -142,7 +148,7 @@ class Membership:
             self._given_up.add(worker)
         self.group.end(worker)
         self._miss(lost, trace)
-        self._look_around()  # the replacement just asked for is expected: nobody else need load the rows
+        self._look_around()  # the replacement just asked for is expected: no other worker need load the rows
         return lost
 
     def run(self, op: Op[..., R], tasks: Sequence[Sequence[Any]]) -> list[R]:
@@ -185,7 +191,7 @@ class Membership:
         """End a worker that is not needed any more."""
         self.group.end(worker)
         if (member := self.ready.pop(worker, None)) is not None:
-            self._telemetry.emit("left", worker=worker, host=member.host, why=why)
+            self._telemetry.emit(WorkerLeft(worker, member.host, why))
         self.changed = True
 
     def _welcome(self, member: Member) -> None:
@@ -194,14 +200,7 @@ class Membership:
         self.changed = True
         again = member.worker in self._seen
         self._seen.add(member.worker)
-        self._telemetry.emit(
-            "worker_started",
-            worker=member.worker,
-            host=member.host,
-            pid=member.pid,
-            threads=member.threads,
-            replacement=again,
-        )
+        self._telemetry.emit(WorkerStarted(member.worker, member.host, member.pid, member.threads, replacement=again))
 
     def _miss(self, lost: Lost, trace: str | None = None) -> None:
         member = self.ready.pop(lost.worker, None)
@@ -213,15 +212,16 @@ class Membership:
         if trace is None and lost.error is not None:
             trace = str(lost.error)
         self._telemetry.emit(
-            "worker_lost",
-            worker=lost.worker,
-            host=member.host if member else None,
-            pid=member.pid if member else None,
-            cause=lost.cause,
-            noticed_after_s=round(lost.silent_s, 3),
-            round=self.watch.rounds_told + (self.phase == "train"),
-            phase=self.phase,
-            **({"detail": trace} if trace else {}),
+            WorkerLost(
+                worker=lost.worker,
+                host=member.host if member else None,
+                pid=member.pid if member else None,
+                cause=lost.cause,
+                noticed_after_s=round(lost.silent_s, 3),
+                round=self.watch.rounds_told + (self.phase == "train"),
+                phase=self.phase,
+                detail=trace or None,
+            )
         )
         self._short = True
 
@@ -230,10 +230,10 @@ class Membership:
         wanted = to_start(
             self.level, self.limits, staying, self.starting, self.first, self.begun, given_up=self._given_up
         )
-        # Those asked for in place of who is leaving have numbers beyond the maximum, and count.
+        # Those asked for in place of leaving ones have numbers beyond the maximum, and count.
         room = self.limits.max_workers - len(staying) - len(self.starting)
         for slot in wanted[: max(0, room)]:
-            # The number of one who is leaving is in use till it is gone.
+            # The number of a leaving worker is in use until it is gone.
             worker = slot if slot not in self.ready else self._free_number()
             self.starting.add(worker)
             self.group.start(worker)
@@ -247,12 +247,12 @@ class Membership:
     def _look_around(self) -> None:
         leaving = self.group.leaving()
         for worker in leaving.keys() - self.leaving:
-            host = self.ready[worker].host if worker in self.ready else None
-            self._telemetry.emit("leaving", worker=worker, host=host, why=leaving[worker])
+            host = self.ready[worker].host if worker in self.ready else ""
+            self._telemetry.emit(WorkerLeaving(worker, host, leaving[worker]))
         if frozenset(leaving) != self.leaving:
             self.leaving = frozenset(leaving)
             self.changed = True
-            self._ask_for_workers()  # one who leaves is replaced before it goes
+            self._ask_for_workers()  # a leaving worker is replaced before it goes
         expected = self.group.expected()
         if expected != self._expected:
             self._expected = expected

@@ -1,4 +1,4 @@
-"""Who holds which rows, and what happens when workers come and go.
+"""Which worker holds which rows, and what happens when workers come and go.
 
 Pure: a `Situation` in, a `Decision` out. The controller watches the workers, asks, and does what it is told;
 it asks when something has happened (a worker is ready, lost, leaving), not while an assignment is being loaded.
@@ -7,8 +7,8 @@ it asks when something has happened (a worker is ready, lost, leaving), not whil
     a worker lost, level stop                Stop
     a worker lost, level restart             Restart
     fewer usable workers than the minimum    Go as it is if all rows are there, else Wait, at last Stop
-    rows missing, somebody expected          Wait
-    somebody leaving and somebody expected   Go as it is, until the newcomer is there
+    rows missing, a worker expected          Wait
+    one leaving and another one expected     Go as it is, until the new worker is there
     otherwise                                Go, on the workers that stay
 """
 
@@ -22,10 +22,10 @@ from dray.config.run_file import Level
 from dray.learners.shard import Holdings, Shard
 
 SMALLEST_PIECE_ROWS = 10_000
-"""A lost part is not split finer: every piece is a member of the ring, and costs a message in every step."""
+"""A lost shard is not split finer: every piece is a member of the ring, and costs a message in every step."""
 
 TOLERANCE = 1.25
-"""A worker takes a lost part whole up to so many times its fair share of the rows; fewer members, fewer messages."""
+"""A worker takes a lost shard whole up to so many times its fair share of the rows; fewer members, fewer messages."""
 
 RESUME = "dray resume goes on from the last checkpoint."
 
@@ -46,12 +46,12 @@ class Limits:
 class Situation:
     level: Level
     limits: Limits
-    parts: tuple[Shard, ...]
-    """The first dealing: together all rows."""
+    shards: tuple[Shard, ...]
+    """Those of the first assignment: together all rows."""
     rows: tuple[int, ...]
     """Rows of each training unit."""
     loaded: Holdings
-    """What each ready worker holds; () for a newcomer."""
+    """What each ready worker holds; () for a new one."""
     leaving: frozenset[int] = frozenset()
     """Ready workers whose node is being drained."""
     expected: frozenset[int] = frozenset()
@@ -69,7 +69,8 @@ class Go:
     """Load what is missing, then train."""
 
     assignment: Holdings
-    """Who shall hold what; a part equal to a loaded one is not loaded again. Who is not named is not needed."""
+    """Which worker shall hold what; a shard equal to a loaded one is not loaded again. Workers not named are not
+    needed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +102,9 @@ def decide(situation: Situation) -> Decision:
     if situation.lost_now and situation.level == "restart":
         return Restart()
     usable = situation.loaded.keys() - situation.leaving
-    present = _keep(_Dealing(situation.parts, situation.rows), situation.loaded)
-    intact = is_whole(situation.parts, present)
-    # Nobody can load without somebody usable, whatever the minimum.
+    present = _keep(_Shards(situation.shards, situation.rows), situation.loaded)
+    intact = is_whole(situation.shards, present)
+    # Rows cannot be loaded without a usable worker, whatever the minimum.
     too_few = len(usable) < max(1, situation.limits.min_workers)
     replaced_soon = bool(situation.expected) and len(usable) < len(situation.loaded)
     if intact and (too_few or replaced_soon):
@@ -112,7 +113,7 @@ def decide(situation: Situation) -> Decision:
         return _too_few(situation, len(usable))
     if situation.expected and not intact:
         return _wait_for_expected(situation)
-    return Go(assign(situation.parts, situation.rows, situation.loaded, usable))
+    return Go(assign(situation.shards, situation.rows, situation.loaded, usable))
 
 
 def to_start(
@@ -135,149 +136,141 @@ def to_start(
     return [slot for slot in free if slot < first]
 
 
-def is_whole(parts: Iterable[Shard], assignment: Holdings) -> bool:
-    """Return whether every training and evaluation unit of `parts` is assigned exactly once."""
-    return _units(parts) == _units(part for held in assignment.values() for part in held)
+def is_whole(shards: Iterable[Shard], assignment: Holdings) -> bool:
+    """Return whether every unit of the shards is assigned exactly once."""
+    return _units(shards) == _units(shard for held in assignment.values() for shard in held)
 
 
-def _units(parts: Iterable[Shard]) -> tuple[list[int], list[int]]:
-    found = list(parts)
-    return sorted(u for part in found for u in part.units), sorted(u for part in found for u in part.evals)
+def _units(shards: Iterable[Shard]) -> list[int]:
+    return sorted(unit for shard in shards for unit in shard.units)
 
 
 def assign(
-    parts: Sequence[Shard], rows: Sequence[int], loaded: Holdings, usable: Collection[int]
+    first: Sequence[Shard], rows: Sequence[int], loaded: Holdings, usable: Collection[int]
 ) -> dict[int, tuple[Shard, ...]]:
     """Return what each usable worker shall hold: together everything, with as little loading as keeps them even.
 
-    What is loaded stays where it is; what nobody holds goes to the lightest; a worker that is left with nothing
-    takes parts over from the heaviest. The same answer for the same input.
+    What is loaded stays where it is; what no worker holds goes to the lightest; a worker that is left with nothing
+    takes shards over from the heaviest. The same answer for the same input.
     """
     if not usable:
         return {}
-    dealing = _Dealing(parts, rows)
+    shards = _Shards(first, rows)
     held = {worker: loaded.get(worker, ()) for worker in sorted(usable)}
-    dealt = {worker: list(kept) for worker, kept in _keep(dealing, held).items()}
-    for orphan in _orphans(dealing, dealt):
-        for worker, piece in _place(dealing, dealt, orphan):
-            dealt[worker].append(piece)
-    _let_join(dealing, dealt, held)
-    return {worker: tuple(sorted(mine)) for worker, mine in dealt.items()}
+    assigned = {worker: list(kept) for worker, kept in _keep(shards, held).items()}
+    for orphan in _orphans(shards, assigned):
+        for worker, piece in _place(shards, assigned, orphan):
+            assigned[worker].append(piece)
+    _let_join(shards, assigned, held)
+    return {worker: tuple(sorted(mine)) for worker, mine in assigned.items()}
 
 
-class _Dealing:
-    """The first dealing, and pieces of it."""
+class _Shards:
+    """The shards of the first assignment, and pieces of them."""
 
-    def __init__(self, parts: Sequence[Shard], rows: Sequence[int]) -> None:
-        self.bases = {part.base: part for part in parts}
+    def __init__(self, first: Sequence[Shard], rows: Sequence[int]) -> None:
+        self.bases = {shard.base: shard for shard in first}
         self.rows = rows
 
-    def weigh(self, *parts: Shard) -> int:
-        return sum(self.rows[unit] for part in parts for unit in part.units)
+    def weigh(self, *shards: Shard) -> int:
+        return sum(self.rows[unit] for shard in shards for unit in shard.units)
 
     def piece(self, base: int, units: Collection[int]) -> Shard:
-        """Return these units of a base, with their evaluation units.
+        """Return these units of a base."""
+        return Shard(base, tuple(sorted(units)))
 
-        Every evaluation unit is tied to one training unit of its base for good: pieces of different splits then
-        never overlap in the one and not in the other, and whoever holds all training units holds all the rest.
-        """
-        whole = self.bases[base]
-        owners = (whole.units[index % len(whole.units)] for index in range(len(whole.evals)))
-        evals = (unit for unit, owner in zip(whole.evals, owners, strict=True) if owner in units)
-        return Shard(base, tuple(sorted(units)), tuple(evals))
-
-    def knows(self, part: Shard) -> bool:
-        whole = self.bases.get(part.base)
-        return whole is not None and set(part.units) <= {*whole.units} and part == self.piece(part.base, {*part.units})
+    def knows(self, shard: Shard) -> bool:
+        whole = self.bases.get(shard.base)
+        return whole is not None and set(shard.units) <= {*whole.units}
 
 
-def _keep(dealing: _Dealing, loaded: Holdings) -> dict[int, tuple[Shard, ...]]:
-    """Return the loaded parts without overlap.
+def _keep(shards: _Shards, loaded: Holdings) -> dict[int, tuple[Shard, ...]]:
+    """Return the loaded shards without overlap.
 
-    Rows are loaded twice where a newcomer has taken over what the former holder has not dropped yet: the larger
-    part counts, since it may be several merged, then the holder with fewer such rows. What a worker has for itself
-    does not count: it may have been given that since, and who keeps what must not change by loading what was decided.
+    Rows are loaded twice where a new worker has taken over what the former holder has not dropped yet: the larger
+    shard counts, since it may be several merged, then the holder with fewer such rows. What a worker has for itself
+    does not count: it may have been given that since, and loading what was decided must not change what is kept.
     """
-    holders = Counter(unit for held in loaded.values() for part in held for unit in part.units)
+    holders = Counter(unit for held in loaded.values() for shard in held for unit in shard.units)
     burden = {
-        worker: dealing.weigh(*(part for part in held if any(holders[unit] > 1 for unit in part.units)))
+        worker: shards.weigh(*(shard for shard in held if any(holders[unit] > 1 for unit in shard.units)))
         for worker, held in loaded.items()
     }
-    found = [(-dealing.weigh(part), burden[worker], worker, part) for worker, held in loaded.items() for part in held]
+    found = [(-shards.weigh(shard), burden[worker], worker, shard) for worker, held in loaded.items() for shard in held]
     kept: dict[int, tuple[Shard, ...]] = dict.fromkeys(loaded, ())
     taken: set[int] = set()
-    for *_, worker, part in sorted(found):
-        if dealing.knows(part) and taken.isdisjoint(part.units):
-            kept[worker] += (part,)
-            taken.update(part.units)
+    for *_, worker, shard in sorted(found):
+        if shards.knows(shard) and taken.isdisjoint(shard.units):
+            kept[worker] += (shard,)
+            taken.update(shard.units)
     return kept
 
 
-def _orphans(dealing: _Dealing, dealt: Mapping[int, Iterable[Shard]]) -> Iterator[Shard]:
-    """Yield what nobody holds, one piece a base, the largest first: what is left then levels the differences."""
-    held = {unit for mine in dealt.values() for part in mine for unit in part.units}
-    missing = {base: {*whole.units} - held for base, whole in dealing.bases.items()}
-    pieces = [dealing.piece(base, units) for base, units in missing.items() if units]
-    yield from sorted(pieces, key=lambda piece: (-dealing.weigh(piece), piece.base))
+def _orphans(shards: _Shards, assigned: Mapping[int, Iterable[Shard]]) -> Iterator[Shard]:
+    """Yield what no worker holds, one piece a base, the largest first: what is left then levels the differences."""
+    held = {unit for mine in assigned.values() for shard in mine for unit in shard.units}
+    missing = {base: {*whole.units} - held for base, whole in shards.bases.items()}
+    pieces = [shards.piece(base, units) for base, units in missing.items() if units]
+    yield from sorted(pieces, key=lambda piece: (-shards.weigh(piece), piece.base))
 
 
-def _place(dealing: _Dealing, dealt: Mapping[int, Sequence[Shard]], orphan: Shard) -> list[tuple[int, Shard]]:
-    """Return who takes which piece of an orphan: one worker all of it, unless that would burden it too much."""
-    burden = {worker: dealing.weigh(*mine) for worker, mine in dealt.items()}
-    # Among equals the worker of the same number: part 3 is worker 3's at first, and its replacement's later on.
-    first, *others = sorted(dealt, key=lambda worker: (burden[worker], worker != orphan.base, worker))
-    fair = dealing.weigh(*dealing.bases.values()) / len(dealt)
-    if not dealt[first] or burden[first] + dealing.weigh(orphan) <= TOLERANCE * fair:
+def _place(shards: _Shards, assigned: Mapping[int, Sequence[Shard]], orphan: Shard) -> list[tuple[int, Shard]]:
+    """Return which worker takes which piece of an orphan: one takes all of it, unless that would burden it too much."""
+    burden = {worker: shards.weigh(*mine) for worker, mine in assigned.items()}
+    # Among equals the worker of the same number: shard 3 is worker 3's at first, and its replacement's later on.
+    first, *others = sorted(assigned, key=lambda worker: (burden[worker], worker != orphan.base, worker))
+    fair = shards.weigh(*shards.bases.values()) / len(assigned)
+    if not assigned[first] or burden[first] + shards.weigh(orphan) <= TOLERANCE * fair:
         return [(first, orphan)]
-    for workers in range(min(len(dealt), len(orphan.units)), 1, -1):
-        pieces = _split(dealing, {worker: burden[worker] for worker in (first, *others)[:workers]}, orphan)
-        if all(len(piece.units) == 1 or dealing.weigh(piece) >= SMALLEST_PIECE_ROWS for _, piece in pieces):
+    for workers in range(min(len(assigned), len(orphan.units)), 1, -1):
+        pieces = _split(shards, {worker: burden[worker] for worker in (first, *others)[:workers]}, orphan)
+        if all(len(piece.units) == 1 or shards.weigh(piece) >= SMALLEST_PIECE_ROWS for _, piece in pieces):
             return pieces
     return [(first, orphan)]
 
 
-def _split(dealing: _Dealing, burden: dict[int, int], orphan: Shard) -> list[tuple[int, Shard]]:
-    """Return an orphan's units dealt to the workers of `burden`, largest first onto the lightest."""
+def _split(shards: _Shards, burden: dict[int, int], orphan: Shard) -> list[tuple[int, Shard]]:
+    """Return an orphan's units assigned to the workers of `burden`, largest first onto the lightest."""
     shares: dict[int, set[int]] = {}
-    for unit in sorted(orphan.units, key=lambda unit: (-dealing.rows[unit], unit)):
+    for unit in sorted(orphan.units, key=lambda unit: (-shards.rows[unit], unit)):
         worker = min(burden, key=lambda worker: burden[worker])  # Among equals the first, as the caller ordered them.
-        burden[worker] += dealing.rows[unit]
+        burden[worker] += shards.rows[unit]
         shares.setdefault(worker, set()).add(unit)
-    return [(worker, dealing.piece(orphan.base, units)) for worker, units in shares.items()]
+    return [(worker, shards.piece(orphan.base, units)) for worker, units in shares.items()]
 
 
-def _let_join(dealing: _Dealing, dealt: dict[int, list[Shard]], held: Holdings) -> None:
-    """Move parts to workers without any, one at a time to the lightest of them, as long as that evens things out."""
-    newcomers = [worker for worker, mine in dealt.items() if not mine]
-    while newcomers and (donors := [worker for worker, mine in dealt.items() if len(mine) > 1]):
-        newcomer = min(newcomers, key=lambda worker: dealing.weigh(*dealt[worker]))
-        heaviest = max(donors, key=lambda worker: dealing.weigh(*dealt[worker]))
-        part, gap = _to_level(dealing, dealt[heaviest], dealt[newcomer], held[newcomer])
-        if dealing.weigh(part) >= gap:
+def _let_join(shards: _Shards, assigned: dict[int, list[Shard]], held: Holdings) -> None:
+    """Move shards to workers without any, one at a time to the lightest of them, as long as that evens things out."""
+    new_workers = [worker for worker, mine in assigned.items() if not mine]
+    while new_workers and (donors := [worker for worker, mine in assigned.items() if len(mine) > 1]):
+        new_worker = min(new_workers, key=lambda worker: shards.weigh(*assigned[worker]))
+        heaviest = max(donors, key=lambda worker: shards.weigh(*assigned[worker]))
+        shard, gap = _to_level(shards, assigned[heaviest], assigned[new_worker], held[new_worker])
+        if shards.weigh(shard) >= gap:
             return
-        dealt[heaviest].remove(part)
-        dealt[newcomer] = _with(dealing, dealt[newcomer], part, held[newcomer])
+        assigned[heaviest].remove(shard)
+        assigned[new_worker] = _with(shards, assigned[new_worker], shard, held[new_worker])
 
 
 def _to_level(
-    dealing: _Dealing, heavy: Sequence[Shard], light: Sequence[Shard], loaded: Collection[Shard]
+    shards: _Shards, heavy: Sequence[Shard], light: Sequence[Shard], loaded: Collection[Shard]
 ) -> tuple[Shard, int]:
-    """Return the heavier's part that levels the two best, among equals the one loaded soonest; and their gap."""
-    gap = dealing.weigh(*heavy) - dealing.weigh(*light)
+    """Return the heavier's shard that levels the two best, among equals the one loaded soonest; and their gap."""
+    gap = shards.weigh(*heavy) - shards.weigh(*light)
 
-    def order(part: Shard) -> tuple[int, int, bool, Shard]:
-        return abs(gap - 2 * dealing.weigh(part)), dealing.weigh(part), part not in loaded, part
+    def order(shard: Shard) -> tuple[int, int, bool, Shard]:
+        return abs(gap - 2 * shards.weigh(shard)), shards.weigh(shard), shard not in loaded, shard
 
     return min(heavy, key=order), gap
 
 
-def _with(dealing: _Dealing, mine: Sequence[Shard], part: Shard, loaded: Collection[Shard]) -> list[Shard]:
-    """Return a worker's parts with one more, merged with those of its base: except loaded ones, which never change."""
-    if part in loaded:
-        return [*mine, part]
-    merged = [other for other in mine if other.base == part.base and other not in loaded]
-    units = {unit for piece in (part, *merged) for unit in piece.units}
-    return [*(other for other in mine if other not in merged), dealing.piece(part.base, units)]
+def _with(shards: _Shards, mine: Sequence[Shard], shard: Shard, loaded: Collection[Shard]) -> list[Shard]:
+    """Return a worker's shards with one more, merged with those of its base: except loaded ones, which never change."""
+    if shard in loaded:
+        return [*mine, shard]
+    merged = [other for other in mine if other.base == shard.base and other not in loaded]
+    units = {unit for piece in (shard, *merged) for unit in piece.units}
+    return [*(other for other in mine if other not in merged), shards.piece(shard.base, units)]
 
 
 def _beyond_bounds(situation: Situation) -> Stop | None:
@@ -317,10 +310,10 @@ def _too_few(situation: Situation, usable: int) -> Wait | Stop:
 
 
 def _wait_for_expected(situation: Situation) -> Wait:
-    who = f"worker{'s' * (len(situation.expected) > 1)} {', '.join(map(str, sorted(situation.expected)))}"
+    names = f"worker{'s' * (len(situation.expected) > 1)} {', '.join(map(str, sorted(situation.expected)))}"
     if not any(situation.loaded.values()):
-        return Wait(f"Waiting for {who} to start.")
-    return Wait(f"Waiting for {who} to start and load the rows that were lost; the other workers keep theirs.")
+        return Wait(f"Waiting for {names} to start.")
+    return Wait(f"Waiting for {names} to start and load the rows that were lost; the other workers keep theirs.")
 
 
 def _workers(count: int) -> str:

@@ -19,7 +19,7 @@ from ray.exceptions import ActorUnavailableError, OutOfMemoryError, RayError, Ra
 
 from dray.clusters.cluster import Cluster
 from dray.clusters.placement import PLACE_TIMEOUT_S, Placements
-from dray.elastic.actor import RayStore, WorkerActor, is_reached_from, object_manager
+from dray.elastic.actor import RayStore, WorkerActor, failed_input, is_reached_from, object_manager
 from dray.elastic.group import Call, GroupEvent, Lost, Member, NodeGone, Raised, Ready, Returned
 from dray.elastic.inputs import Inputs, Maker, Promised, Shared
 from dray.elastic.silence import AwakeClock, Silence
@@ -111,7 +111,8 @@ class RayGroup:
         self._heartbeat_s = heartbeat_s
         self._awake = AwakeClock(min(2 * ASK_EVERY_S, heartbeat_s / 2))
         self._on_copy = on_copy
-        self._copied_round = 0
+        self._copied = (0, 0)
+        """Fit and step of the newest checkpoint."""
         self._ends = 0
         """Workers that have ended: lost, or ended from here."""
         self._places = Placements(cluster)
@@ -123,7 +124,7 @@ class RayGroup:
         self._nodes_at = 0.0
 
     def reserve(self, workers: int, at_least: int, timeout_s: float = PLACE_TIMEOUT_S) -> list[int]:
-        """Ask for the places of so many workers; return those who have one, or raise if these are too few."""
+        """Ask for placements for so many workers; return those that have one, or raise if these are too few."""
         for worker in range(workers):
             self._places.ask(worker)
         return self._places.wait(at_least, timeout_s)
@@ -273,7 +274,7 @@ class RayGroup:
 
     def _hear(self, worker: int, process: _Process, status: Status) -> list[GroupEvent]:
         process.status = status
-        if status.copied_round > self._copied_round and process.copy_call is None:
+        if status.copied_round and (status.fit, status.copied_round) > self._copied and process.copy_call is None:
             process.copy_call = process.actor.latest.remote()
         if process.member is not None:
             return []
@@ -281,8 +282,8 @@ class RayGroup:
         return [Ready(process.member)]
 
     def _take_copy(self, copy: Checkpoint | None) -> None:
-        if copy is not None and copy.round > self._copied_round:
-            self._copied_round = copy.round
+        if copy is not None and (copy.fit, copy.round) > self._copied:
+            self._copied = copy.fit, copy.round
             self._on_copy(copy)
 
     def _lose(self, worker: int, process: _Process, cause: str, error: Exception | None = None) -> Lost:
@@ -298,7 +299,7 @@ class RayGroup:
             for worker, process in self._processes.items()
             if process.member is not None and process.silence.seconds > self._heartbeat_s
         ]
-        for _, process in silent:  # frozen, or cut off with its node: nobody can tell, unless the node is this one
+        for _, process in silent:  # frozen, or cut off with its node: it cannot be told, unless the node is this one
             process.unreachable = process.node != self._here
         return [
             self._lose(worker, process, f"it has not answered for {process.silence.seconds:.0f} s (frozen or cut off)")
@@ -333,7 +334,7 @@ class RayGroup:
         return frozenset(worker for worker, process in self._processes.items() if process.member is None)
 
     def _look_at_nodes(self) -> None:
-        """Find out who has room to start and whose node is going away; asking the cluster is not free."""
+        """Find out which workers have room to start and which nodes are going away; asking the cluster is not free."""
         now = time.monotonic()
         if now - self._nodes_at < NODES_EVERY_S:
             return
@@ -379,11 +380,8 @@ def told(error: Exception) -> str:
 
 
 def _gone(error: RayError) -> InputGone:
-    """Return why an input cannot be had, as told by the first worker in a chain of them that lacked one."""
-    first: BaseException = error
-    while isinstance(first, RayTaskError):
-        first = first.cause
-    return first if isinstance(first, InputGone) else InputGone(told(error), fix="")
+    """Return why an input cannot be had."""
+    return failed_input(error) if isinstance(error, RayTaskError) else InputGone(told(error), fix="")
 
 
 def _cause_of(error: RayTaskError) -> Exception:

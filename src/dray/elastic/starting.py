@@ -13,6 +13,7 @@ from dray.elastic.membership import Membership
 from dray.elastic.policy import Limits
 from dray.elastic.watch import Watch
 from dray.errors import ClusterError
+from dray.events.kinds import Waiting
 from dray.events.telemetry import Telemetry
 from dray.learners.checkpoint import Checkpoint
 from dray.learners.registry import find
@@ -139,14 +140,14 @@ def started_workers(
 
 
 def _ignore(_copy: Checkpoint) -> None:
-    """Nobody keeps models here."""
+    """Nothing keeps models here."""
 
 
 def _wait_for_places(group: Any, low: int, high: int, wait_s: float, telemetry: Telemetry, *, fixed: bool) -> list[int]:
     """Wait for the places that a run needs to begin: others may be freed, or an autoscaler may bring them."""
     if fixed:
-        return list(group.reserve(high, at_least=high, timeout_s=0.01))  # it has waited already: say who is short
-    telemetry.emit("waiting", why=f"Waiting for room for at least {low} workers.", limit_s=wait_s)
+        return list(group.reserve(high, at_least=high, timeout_s=0.01))  # it has waited already: say what is short
+    telemetry.emit(Waiting(f"Waiting for room for at least {low} workers.", wait_s))
     deadline = time.monotonic() + wait_s
     while True:
         try:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 
+from dray.events.kinds import StepFinished, ThreadsMeasured, Warned, WorkerPace, WorkerProgress
 from dray.events.sampler import Usage, UsageReader
 from dray.events.telemetry import DRIVER, Sample, Telemetry
 from dray.learners.checkpoint import Step
@@ -27,65 +28,71 @@ class Watch:
         self._trouble_told: dict[int, str] = {}
         self._last: dict[int, tuple[float, float]] = {}
         self._sampled_at = 0.0
-        self.rounds = 0
+        self._fit = 1
+        self._rounds = 0
         self.rounds_told = rounds_told
         self.proofs: dict[int, Proof] = {}
         self.peak_memory_bytes = 0
 
+    def begin_fit(self, number: int, rounds: int, told: int) -> None:
+        """Steps and proofs of cores are those of another fit from now on, of which `told` steps are known."""
+        if number != self._fit:
+            self.proofs = {}
+        self._fit, self._rounds, self.rounds_told = number, rounds, told
+
     def forget(self, worker: int) -> None:
-        """A worker is gone; who comes in its place starts with nothing."""
+        """A worker is gone; one that comes in its place starts with nothing."""
         for known in (self._rows_told, self._trouble_told, self._last, self.proofs):
             known.pop(worker, None)
 
     def look(self, statuses: Mapping[int, Status], *, last: bool = False) -> None:
-        """Take in the statuses of those who have answered; the last time with a sample, or a short run has none."""
+        """Take in the statuses of workers that have answered; the last time with a sample, or a short run has none."""
         for worker, status in statuses.items():
-            self._tell(worker, status)
+            self._take_in(worker, status)
         self._measure(statuses, at_once=last)
 
-    def _tell(self, worker: int, status: Status) -> None:
+    def _take_in(self, worker: int, status: Status) -> None:
         if status.rows != self._rows_told.get(worker, 0):
             self._rows_told[worker] = status.rows
-            self._telemetry.emit("worker_progress", worker=worker, rows=status.rows, total_rows=status.total_rows)
-        self.tell_rounds(status.rounds)
+            self._telemetry.emit(WorkerProgress(worker, status.rows, status.total_rows))
+        if status.fit == self._fit:
+            for done in status.rounds:
+                self.tell(done)
         if status.trouble != self._trouble_told.get(worker, ""):
             self._trouble_told[worker] = status.trouble
             self._telemetry.emit(
-                "warning",
-                message=f"Worker {worker} on {status.usage.host} had to wait: {status.trouble}",
-                fix="It tries again for a minute and a half.",
+                Warned(
+                    f"Worker {worker} on {status.usage.host} had to wait: {status.trouble}",
+                    "It tries again for a minute and a half.",
+                )
             )
-        if status.proof is not None:
+        if status.proof is not None and status.fit == self._fit:
             self.prove(worker, status.usage.host, status.proof)
 
-    def tell_rounds(self, rounds: Iterable[Step]) -> None:
-        """Tell of rounds that were not told yet. Every worker knows them all; after a failure one may come twice."""
-        for done in rounds:
-            if done.round > self.rounds_told:
-                self.rounds_told = done.round
-                self._telemetry.emit(
-                    "round", round=done.round, rounds=self.rounds, seconds=round(done.seconds, 4), metrics=done.metrics
-                )
+    def tell(
+        self,
+        done: Step,
+        *,
+        paces: Sequence[WorkerPace] | None = None,
+        learning_rate: float | None = None,
+        halvings: int | None = None,
+    ) -> None:
+        """Report a step unless it was reported. Every worker knows them all; after a failure one may come twice."""
+        if done.round > self.rounds_told:
+            self.rounds_told = done.round
+            seconds = round(done.seconds, 4)
+            self._telemetry.emit(
+                StepFinished(done.round, self._rounds, seconds, done.metrics, paces, learning_rate, halvings)
+            )
 
     def prove(self, worker: int, host: str, proof: Proof) -> None:
         """Tell whether a worker's threads were used, once."""
         if worker in self.proofs:
             return
         self.proofs[worker] = proof
-        self._telemetry.emit(
-            "threads",
-            worker=worker,
-            host=host,
-            decided=proof.decided,
-            used=round(proof.used, 2),
-            ok=proof.verdict.ok,
-        )
+        self._telemetry.emit(ThreadsMeasured(worker, host, proof.decided, round(proof.used, 2), proof.verdict.ok))
         if not proof.verdict.ok:
-            self._telemetry.emit(
-                "warning",
-                message=f"Worker {worker} on {host}: {proof.verdict.cause}",
-                fix=proof.verdict.fix,
-            )
+            self._telemetry.emit(Warned(f"Worker {worker} on {host}: {proof.verdict.cause}", proof.verdict.fix))
 
     def _measure(self, statuses: Mapping[int, Status], *, at_once: bool) -> None:
         now = time.time()

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from dray.errors import DrayError
-from dray.events.kinds import KINDS, Event, Warned, WorkerPace
+from dray.events.kinds import Event, Warned
 from dray.events.visible import escaped
 from dray.masking import masked
 from dray.s3 import redact
@@ -60,11 +60,7 @@ class Telemetry:
         # Reentrant: dropping a sink emits a warning to the others.
         self._lock = threading.RLock()
 
-    def emit(self, event: Event | str, /, **data: Any) -> Event:
-        if isinstance(event, str):
-            if isinstance(data.get("workers"), list):
-                data["workers"] = [WorkerPace(**pace) for pace in data["workers"]]
-            event = KINDS[event](**data)
+    def emit(self, event: Event) -> Event:
         with self._lock:
             for sink in list(self._sinks):
                 self._call(sink, lambda sink=sink: sink.event(event))

@@ -18,11 +18,12 @@ from dray.config.run_file import RunConfig
 from dray.errors import ModelError
 from dray.events.kinds import Waiting
 from dray.events.telemetry import Sink, Telemetry, dumps
+from dray.learners.registry import find
+from dray.learners.result import RunResult
 from dray.runs.alive import ALIVE, LOST_AFTER_S, is_alive
 from dray.runs.directory import EVENTS, RunDirectory, open_run
 from dray.runs.files import MANIFEST, RunFiles
 from dray.storage import StorageOptions, is_s3, open_storage, remove_directory, translate_errors
-from dray.training.outcome import Result, result_of
 from dray.training.resume import resume
 from dray.training.train import train
 
@@ -31,7 +32,7 @@ _BEGINNING = re.compile(rf"{ALIVE}|\.({ALIVE}|{re.escape(MANIFEST)})\.[0-9a-f]+\
 """What a run writes before its run.json, beside an empty log of events."""
 
 
-def train_or_go_on(config: RunConfig, sinks: Sequence[Sink] = (), *, job: str, cluster: str | None = None) -> Result:
+def train_or_go_on(config: RunConfig, sinks: Sequence[Sink] = (), *, job: str, cluster: str | None = None) -> RunResult:
     """Train; or go on with the run that an earlier try of the same job left, or return its result.
 
     `cluster`: the word by which the user named the cluster, which is kept in run.json.
@@ -50,7 +51,8 @@ def train_or_go_on(config: RunConfig, sinks: Sequence[Sink] = (), *, job: str, c
     if not is_earlier_try(earlier.document, config, job):
         return train(config, sinks, job=job, cluster=cluster)
     if earlier.document["status"] == "finished":
-        return result_of(earlier.document["result"], storage)
+        result = earlier.document["result"]
+        return find(result["learner"]).result(result, storage)
     _wait_until_lost(earlier, location, storage, Telemetry(sinks))
     return resume(location, storage, {"cluster": config.cluster}, sinks)
 

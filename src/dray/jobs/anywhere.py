@@ -13,8 +13,8 @@ from dray.jobs.command import Command, R
 
 if TYPE_CHECKING:
     from dray.config.run_file import RunConfig
+    from dray.learners.result import RunResult
     from dray.storage import StorageOptions
-    from dray.training.outcome import Result
 
 
 def run(command: Command[R], sinks: Sequence[Sink] = ()) -> R:
@@ -30,7 +30,7 @@ def run(command: Command[R], sinks: Sequence[Sink] = ()) -> R:
         return run_at(place, command, sinks)
 
 
-def train(config: RunConfig, sinks: Sequence[Sink] = (), job: str | None = None) -> Result:
+def train(config: RunConfig, sinks: Sequence[Sink] = (), job: str | None = None) -> RunResult:
     """Train as the configuration says; `job`: this process is a try of that job, on the cluster itself."""
     from dray.jobs.commands.training import Train
 
@@ -39,7 +39,7 @@ def train(config: RunConfig, sinks: Sequence[Sink] = (), job: str | None = None)
     return run(Train(config), sinks)
 
 
-def resume(run: str, storage: StorageOptions, overrides: Mapping[str, Any], sinks: Sequence[Sink] = ()) -> Result:
+def resume(run: str, storage: StorageOptions, overrides: Mapping[str, Any], sinks: Sequence[Sink] = ()) -> RunResult:
     """Go on with a run where it was; `overrides` may name another cluster than it had."""
     from dray.jobs.commands.training import Resume
 
@@ -56,7 +56,7 @@ def resume(run: str, storage: StorageOptions, overrides: Mapping[str, Any], sink
             place = stack.enter_context(open_endpoint(where.word, provider_of))
         except (ClusterError, ConfigError) as error:
             raise ClusterError(
-                f"The run {run} is to go on at {where.word}, which cannot be used: {error.what}",
-                fix=f"{error.fix} Or go on elsewhere: dray resume {run} --cluster local is on this machine.",
+                f"The run {run} cannot go on at {where.word}: {error.what}",
+                fix=f"{error.fix} To go on at this machine: dray resume {run} --cluster local.",
             ) from error
         return run_at(place, command, sinks)

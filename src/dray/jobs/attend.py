@@ -60,7 +60,9 @@ class Outcome:
         if self.time_limit_s is None and self.told is not None and not stopped:
             return error_of(self.told)
         if self.info is None:
-            return JobFailed(f"Nothing was heard of the job {self.job}.", fix=f"Its log: {log_command}")
+            return JobFailed(
+                f"The job {self.job} could not be followed: its status is not known.", fix=f"Its log: {log_command}"
+            )
         return failure(self.info, log_command, self.time_limit_s)
 
 
@@ -70,7 +72,7 @@ def is_rays_own(line: str) -> bool:
 
 
 def new_job_id() -> str:
-    """Return an id that sorts by time and that nobody else has."""
+    """Return an id that sorts by time and that no other job has."""
     return f"dray-{new_run_id()}"
 
 
@@ -150,7 +152,7 @@ def attend(jobs: Jobs, job: str, hear: Hear, tell: Tell, timeout_s: float | None
 
 
 def _see_off(jobs: Jobs, job: str, follower: Follower, listen: Listen, tell: Tell) -> None:
-    tell(f"Stopping the job {job}. Interrupt again to leave it as it is.")
+    tell(f"Stopping the job {job}. Press Ctrl-C again to leave it running.")
     insist, deadline = _Insisting(jobs, job), time.monotonic() + STOP_S
 
     def until() -> bool:

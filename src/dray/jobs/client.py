@@ -81,7 +81,7 @@ class Jobs:
         pip: Sequence[str] = (),
         metadata: Mapping[str, str] | None = None,
     ) -> None:
-        """Start a job under that id. Everybody who may list jobs reads all of this but the package's contents."""
+        """Start a job under that id. All users that may list jobs read all of this but the package's contents."""
         environment: dict[str, Any] = {}
         if package is not None:
             environment["working_dir"] = str(package)
@@ -165,10 +165,14 @@ class Jobs:
                 fix=f"See dray job list {self.endpoint.option}",
             )
         if "status code 413" in text:
-            return ConfigError(f"{url} takes no upload of this size.", fix="Leave large files out with --exclude.")
+            return ConfigError(
+                f"The package of the job is too large for {url}.", fix="Leave large files out with --exclude."
+            )
         if "status code 5" in text:
-            return Unreachable(f"The endpoint {url} fails: {last}.", fix="See dashboard.log on the head.")
-        return ClusterError(f"The endpoint {url} refuses: {last}.", fix="Check what was asked for.")
+            return Unreachable(
+                f"The endpoint {url} failed: {last}.", fix="Look into dashboard.log on the head of the cluster."
+            )
+        return ClusterError(f"The endpoint {url} refused the request: {last}.", fix="Check the flags of the command.")
 
 
 def within(limit_s: float, act: Callable[[], Result]) -> Result:
@@ -193,7 +197,7 @@ def within(limit_s: float, act: Callable[[], Result]) -> Result:
 
 def _not_understood(url: str, error: Exception) -> ClusterError:
     return ClusterError(
-        f"What {url} answers is not what Ray's job server does: {type(error).__name__}.",
+        f"{url} answers, but not as Ray's job server does: {type(error).__name__}.",
         fix="Check that it is a dashboard of Ray, and that both sides have the same version of Ray.",
     )
 

@@ -92,7 +92,7 @@ def task_of(command: Command[Result], head: Head, name: str | None = None) -> Ta
         json.dumps(values)
     except TypeError as error:
         raise ConfigError(
-            f"dray {command.name} at {head.url} takes names of data and plain values: {error}.",
+            f"dray {command.name} at {head.url} takes locations of data and plain values only: {error}.",
             fix="Write the data to storage that the cluster reaches, and name it; write options as in a run file.",
         ) from None
     check_texts(command.source, texts_in(values), os.environ)

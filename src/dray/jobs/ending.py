@@ -21,7 +21,7 @@ class JobFailed(DrayError):  # noqa: N818  (says what it is)
 
 
 class JobStopped(JobFailed):
-    """Somebody stopped the job."""
+    """The job was stopped on request."""
 
 
 def error_of(told: dict[str, Any]) -> DrayError:

@@ -104,7 +104,7 @@ def look(url: str, token: str | None = None, *, cluster: str | None = None) -> E
         if token and place.scheme == "http":
             warnings.append(f"The token goes to {url} unencrypted: use https, or ssh -L 8265:localhost:8265 HEAD.")
         if _is_open(url):
-            warnings.append(f"{url} answers without a token: whoever reaches it can run programs there.")
+            warnings.append(f"{url} answers without a token: anyone that reaches it can run programs there.")
     session = str(answer.get("session_name") or "")
     return Endpoint(url, token, answer["ray_version"], session, tuple(warnings), cluster)
 
@@ -153,7 +153,7 @@ def not_reachable(url: str, reason: object) -> ClusterError:
 
 
 class _StayThere(urllib.request.HTTPRedirectHandler):
-    """A redirection would take the token to whoever is named."""
+    """A redirection would take the token to the host that it names."""
 
     def redirect_request(self, *_: Any) -> None:
         return None
@@ -175,13 +175,13 @@ def _ask(url: str, token: str | None) -> dict[str, Any]:
             ) from None
         raise not_reachable(url, getattr(error.reason, "strerror", None) or error.reason) from None
     except TimeoutError:
-        raise not_reachable(url, f"no word within {LOOK_TIMEOUT_S:g} s") from None
+        raise not_reachable(url, f"no answer within {LOOK_TIMEOUT_S:g} s") from None
     except (ValueError, http.client.HTTPException):
-        raise _no_ray(url, "not in its language") from None
+        raise _no_ray(url, "something else than Ray's version") from None
     except OSError as error:
         raise not_reachable(url, error.strerror or error) from None
     if not isinstance(answer, dict) or "ray_version" not in answer:
-        raise _no_ray(url, "not in its language")
+        raise _no_ray(url, "something else than Ray's version")
     return answer
 
 
@@ -207,6 +207,6 @@ def _is_open(url: str) -> bool:
 
 def _no_ray(url: str, how: str) -> ClusterError:
     return ClusterError(
-        f"What answers at {url} is no Ray job server ({how}).",
+        f"{url} is not a Ray job server: it answers with {how}.",
         fix="Give the address of the dashboard (port 8265 unless changed), not of the cluster itself (6379).",
     )

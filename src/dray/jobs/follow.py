@@ -128,9 +128,10 @@ class Follower:
             since = datetime.fromtimestamp(time.time() - silent_s).astimezone()
             raise ConnectionLost(
                 f"The head has not answered since {since:%H:%M:%S}, for {silent_s:.0f} s: {error.what} "
-                f"The job {self.job} may still run, or be dead: it is, if the head is.",
-                fix=f"Look once the head answers: {self._how_to_follow or f'dray job logs {self.job} --follow'}. "
-                "If the head is gone, dray resume RUN --cluster ... goes on with a run from its last checkpoint.",
+                f"The job {self.job} may still run; if the head of the cluster is gone, the job is gone too.",
+                fix="Once the head answers, follow the job again: "
+                f"{self._how_to_follow or f'dray job logs {self.job} --follow'}. "
+                "If the head is gone, go on with the run from its last checkpoint: dray resume RUN --cluster NAME.",
             ) from None
 
 

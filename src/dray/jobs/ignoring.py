@@ -42,7 +42,7 @@ class Ignore:
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """The patterns of one file, for paths below a root: the file stands in, below or above that root."""
+    """The patterns of one file, for paths below a root: the file is in, below or above that root."""
 
     patterns: Ignore
     below: str = ""
@@ -140,6 +140,6 @@ def _bracket(pattern: str, at: int) -> tuple[str, int]:
 
 
 def _character(pattern: str, at: int) -> tuple[str, int]:
-    """Return a character, which may stand behind a backslash, and where the next one is."""
+    """Return a character, which may follow a backslash, and where the next one is."""
     at += pattern[at : at + 1] == "\\"
     return pattern[at : at + 1], at + 1

@@ -1,4 +1,4 @@
-"""The lines by which a job speaks to whoever follows it, among everything else that it prints. Pure.
+"""The lines by which a job speaks to the process that follows it, among everything else that it prints. Pure.
 
 A marked line is one JSON document behind a sign that no program prints by accident:
 
@@ -50,7 +50,7 @@ class Reader:
             yield from self.rest()
 
     def rest(self) -> Iterator[Part]:
-        """What stands behind the last line end, once there is no more, or too much for a line."""
+        """What comes after the last line end, once there is no more, or too much for a line."""
         if self._length:
             yield from self._whole()
 

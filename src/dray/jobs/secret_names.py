@@ -1,4 +1,4 @@
-"""Names of files that hold secrets: what is packed with a job can be read by everybody on the cluster. Pure."""
+"""Names of files that hold secrets: what is packed with a job can be read by all users of the cluster. Pure."""
 
 from __future__ import annotations
 

@@ -34,11 +34,11 @@ _LARGEST_IGNORE_FILE = 1 << 20
 _SHOWN = 20
 
 Why = Literal["secret", "link", "unreadable", "ignored", "cache", "excluded"]
-_TAKE_IN = "--exclude '!NAME' takes one in"
+_TAKE_IN = "--exclude '!NAME' includes one"
 _WORDS: dict[Why, tuple[str, str]] = {
     "secret": ("named like a secret", _TAKE_IN),
-    "link": ("links that lead out of the directory, or around in it", "put the files themselves there to take them in"),
-    "unreadable": ("not readable, or not a file", "change that to take them in"),
+    "link": ("links that lead out of the directory, or around in it", "put the files themselves there to include them"),
+    "unreadable": ("not readable, or not a file", "change that to include them"),
     "ignored": ("named in a .gitignore or .rayignore", _TAKE_IN),
     "cache": ("caches, runs and version control", _TAKE_IN),
     "excluded": ("by --exclude", ""),
@@ -91,7 +91,7 @@ class _Walk:
         self._directories = 0
 
     def directory(self, place: Path, below: str, layers: tuple[Layer, ...], above: tuple[Path, ...]) -> None:
-        """Take in a directory that is found at `place`, under the name `below`; `above` are those it stands in."""
+        """Take in a directory that is found at `place`, under the name `below`; `above` are those that it is in."""
         try:
             entries = sorted(os.scandir(place), key=lambda entry: entry.name)
         except OSError:

@@ -94,7 +94,7 @@ def check_paths(named: Iterable[tuple[str, str]], head: Head, mounts: str | None
     for name, location in named:
         if is_local(location) and not is_network(os.path.realpath(location), mounts) and not head.sees(location):
             raise ConfigError(
-                f"{name} is {location} on this machine, and the run happens elsewhere, at {head.url}.",
+                f"{name} is {location}, a path of this machine, and the command runs at {head.url}.",
                 fix="Use s3://bucket/..., or a directory on a network file system that both sides mount.",
             )
 
@@ -113,7 +113,7 @@ def check_output(location: str, storage: StorageOptions) -> None:
     probe = f".dray-{secrets.token_hex(4)}"
     write_atomically(join(location, probe), storage, lambda stream: stream.write(b"dray\n"))
     with translate_errors(location):
-        if _names(filesystem, path) - {probe}:  # somebody came meanwhile: all but the probe is theirs
+        if _names(filesystem, path) - {probe}:  # another process wrote meanwhile: all but the probe is its own
             filesystem.delete_file(f"{path}/{probe}")
             raise _occupied(location)
     remove_directory(location, storage)
@@ -142,7 +142,7 @@ def as_absolute(locations: Sequence[str]) -> list[str]:
 
 
 def nearest_directory(path: str) -> Path:
-    """Return the path itself, what stands before its first wildcard, or the nearest parent that exists."""
+    """Return the path itself, what comes before its first wildcard, or the nearest parent that exists."""
     wildcard = _WILDCARD.search(path)
     place = Path(path if not wildcard or Path(path).exists() else path[: wildcard.start()].rpartition("/")[0] or "/")
     while not place.exists():

@@ -1,6 +1,6 @@
 """Begins a job on the head of a cluster: packed with every job, and run there as a file of its own.
 
-It finds the Python that Ray runs on, looks for dray, and ends what runs longer than it may, whether or not anybody
+It finds the Python that Ray runs on, looks for dray, and ends what runs longer than it may, whether or not a client
 follows. Only the standard library, and nothing newer than Python 3.9: dray may be missing there, or be another one.
 """
 
@@ -23,7 +23,7 @@ MARK = "\x1e@dray "
 TIME_LIMIT_CODE = 124
 """As timeout(1) has it."""
 GRACE_S = 10.0
-"""For whoever is asked to end, before it is made to."""
+"""For a process that is asked to end, before it is killed."""
 _AGAIN = "DRAY_JOB_PYTHON"
 _SUBREAPER = 36
 

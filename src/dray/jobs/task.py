@@ -21,7 +21,7 @@ from dray.storage import absolute
 
 PLACE = ".dray"
 ENTRYPOINT = f"exec $(command -v python || command -v python3 || echo python) {PLACE}/start.py"
-"""The same for every job: what differs is in the package, since everybody who may list jobs reads this."""
+"""The same for every job: what differs is in the package, since all users that may list jobs read this."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,11 +38,9 @@ class Options:
         check_environment(self.variables, os.environ)
         check_texts("A requirement", self.pip, os.environ)
         if self.timeout_s is not None and not 0 < self.timeout_s < 10**8:
-            raise ConfigError(
-                f"A job cannot end after {self.timeout_s:g} s.", fix="Give --timeout a number of seconds above 0."
-            )
+            raise ConfigError(f"--timeout is {self.timeout_s:g} seconds.", fix="Give a number above 0.")
         if self.retries < 0:
-            raise ConfigError(f"{self.retries} retries are not possible.", fix="Give --retries a number from 0 on.")
+            raise ConfigError(f"--retries is {self.retries}.", fix="Give 0 or more.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +95,8 @@ def script(
     name = file.relative_to(root).as_posix()
     if name not in {packed.name for packed in selection.files}:
         raise ConfigError(
-            f"The script {name} is itself left out.",
-            fix=f"Take it in with --exclude '!{name}', or change the .gitignore or its name.",
+            f"The script {name} would not be sent: it is among the files that are left out.",
+            fix=f"Include it with --exclude '!{name}', or change the .gitignore or its name.",
         )
     order = {"script": name, "arguments": list(arguments)}
     return Task(name, "script", order, root, selection.files, selection.left_out)

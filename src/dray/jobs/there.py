@@ -50,7 +50,7 @@ def main(arguments: list[str]) -> int:
     except Exception as error:
         sys.stderr.write(traceback.format_exc())
         what = f"{type(error).__name__}: {error}".splitlines()[0]
-        return _tell("UnexpectedError", f"Unexpected {what}", "The job's log has the traceback.", 1)
+        return _tell("UnexpectedError", f"Unexpected {what}", "The traceback is in the job's log: dray job logs ID.", 1)
     return 0
 
 
@@ -102,9 +102,9 @@ class Lines:
 
 
 def _run(job: dict[str, Any]) -> Result:
-    from dray.learners.xgboost.loading import load_lean
+    from dray.learners.lean import preload
 
-    load_lean()
+    preload()
     from dray.jobs.command import read_command
 
     command = read_command(job)

@@ -31,6 +31,8 @@ class Checkpoint:
     """What is known of those steps. The last may be missing: a ring can break between a tree and its metrics."""
     start: Mapping[str, float] = field(default_factory=dict)
     """The metrics of the model that this training started from."""
+    fit: int = field(default=1, compare=False)
+    """Which fit of the session it belongs to."""
 
     @property
     def best(self) -> Best:

@@ -4,7 +4,7 @@ What learners share is the attempt, not the step: an attempt is one try to train
 together hold all rows. It ends finished, paused (a worker joins or leaves) or broken (a worker was lost). What happens
 inside it is the learner's: a ring that runs hundreds of rounds without the driver, or turns that the driver posts.
 
-Who owns what:
+What owns what:
 
 - The controller (`elastic/`) owns the workers: it starts and replaces them, decides which worker holds which shard, has
   shards loaded, handed over and dropped, notices losses, and starts attempts. It knows no learner.
@@ -13,23 +13,33 @@ Who owns what:
 
 Which thread calls:
 
-- `Learner` and `Coordinator` are called in the driver, in the controller's thread, one call at a time.
+- `Learner`, `DriverSide` and `Coordinator` are called in the driver, in the controller's thread, one call at a time.
 - `WorkerSide` is called in a worker's main thread, one call at a time, except what says otherwise.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, Protocol, TypeVar
 
 from dray.errors import WorkerError
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from dray.config.run_file import RunConfig
+    from dray.data.parquet import Dataset
+    from dray.events.kinds import Event
+    from dray.learners.attempt import Coordinator, Loads, Runner, Surveyors
     from dray.learners.checkpoint import Checkpoint
+    from dray.learners.layouts import Sharding
     from dray.learners.predictor import Predictor
+    from dray.learners.result import RunResult
+    from dray.learners.row_mask import RowMask
     from dray.learners.status import Status
+    from dray.runs.directory import RunDirectory
+    from dray.runs.trained_on import TrainedOn
     from dray.storage import StorageOptions
 
 Lane = Literal["main", "beside", "control"]
@@ -38,6 +48,7 @@ once."""
 
 P = ParamSpec("P")
 R_co = TypeVar("R_co", covariant=True)
+E = TypeVar("E")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +106,7 @@ class Op(Generic[P, R_co]):
 
     @property
     def name(self) -> str:
-        return type(self).__name__
+        return type(self).__name__.lower()
 
 
 @dataclass(frozen=True)
@@ -132,8 +143,107 @@ class WorkerSide(Protocol):
     def latest(self) -> Checkpoint | None:
         """Return the newest checkpoint that is at hand, if the worker has any."""
 
+    def interrupt(self, attempt: int) -> None:
+        """Break off the attempt of that number, and all before it: a peer does not answer. Returns at once.
+
+        The attempt may not have arrived here yet, or be over. A learner whose library cannot be interrupted ends its
+        process instead: the worker is lost and replaced.
+        """
+
     def stop(self) -> None:
         """End what is under way as soon as possible."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What is known of the data when its footers have been read."""
+
+    cells: int
+    """Rows x columns, or what costs as much: decides whether more workers pay."""
+    features: int | None = None
+
+
+@dataclass(frozen=True)
+class FitPlan(Generic[E]):
+    """How one fit is done."""
+
+    coordinator: Coordinator[E]
+    objective: str
+    """What is minimised, for the user."""
+    reasons: tuple[str, ...]
+    """What was decided on the way, and why."""
+    rounds: int
+    """Steps at most."""
+
+
+class DriverSide(Protocol):
+    """The learner's side of the driver: one for each session. One thread calls its methods, in this order."""
+
+    earlier: Sequence[TrainedOn]
+    """What the model that the run goes on from was trained on, run by run; empty for a new model."""
+    rows_must_be_new: bool
+    """Metrics would be wrong on rows that an earlier run was trained on."""
+
+    def check_schema(self, schema: pa.Schema, *, evaluation: bool) -> None:
+        """Refuse data whose columns do not fit. Called before the data is converted, and again after."""
+
+    def open(self, train: Dataset, evaluation: Dataset | None) -> Opened:
+        """Take in the footers; refuse what cannot work."""
+
+    def begin(self) -> None:
+        """Begin, in a thread, what can be read while the workers start."""
+
+    def survey(self, workers: Surveyors, latest: Checkpoint) -> Sharding:
+        """Find out, with the workers, what the footers do not say; return what is to be loaded.
+
+        `latest` is the checkpoint that a resumed run goes on from.
+        """
+
+    def begin_fit(self, fit: Fit, loads: Loads, runner: Runner) -> FitPlan[Any]:
+        """Plan one fit on the loaded data; refuse what does not fit the labels."""
+
+    def conclude(self, end: Any, runner: Runner) -> TrainedModel:
+        """Make the model of what the coordinator finished with."""
+
+    def close(self) -> None:
+        """End what `begin` began."""
+
+
+@dataclass(frozen=True)
+class Fit:
+    """One fit of a session."""
+
+    number: int
+    """From 1."""
+    config: Any
+    """Of the learner's class; like the session's but for keys that loaded data does not depend on."""
+    latest: Checkpoint
+    """The checkpoint to go on from."""
+    last: bool
+    """No other fit follows: what is loaded need not be kept."""
+    rows: RowMask | None = None
+    """The rows to train on; None: all of them."""
+
+
+class TrainedModel(Protocol):
+    """A model, in the driver."""
+
+    digest: str
+    objective: str
+    rounds: int
+    best_round: int
+    metrics: dict[str, float]
+    model: Any
+    """The learner's own object, as `dray.load` returns it."""
+
+    def write(self, location: str, storage: StorageOptions) -> None:
+        """Write the model alone, in the learner's own form."""
+
+    def save(self, directory: RunDirectory) -> None:
+        """Write the model, and what another run needs to go on from it."""
+
+    def result(self, directory: RunDirectory, common: Mapping[str, Any]) -> RunResult:
+        """Return the result of a run: `common` are the fields that do not depend on the learner."""
 
 
 class Learner(Protocol):
@@ -154,10 +264,9 @@ class Learner(Protocol):
     words: Words
     layout: Literal["rows", "keyed"]
     """Shards that are loaded alone, or units by key that need an exchange of rows between workers."""
-    data_fields: frozenset[str]
-    """Keys of the configuration that loaded data depends on: another value needs another session."""
-    interruptible: bool
-    """An attempt can be interrupted from within; if not, the controller ends the process."""
+    fit_fields: frozenset[str]
+    """Keys of the configuration that may differ from one fit of a session to the next; another value of any other key
+    needs another session."""
 
     @property
     def Config(self) -> type[RunConfig]:  # noqa: N802
@@ -171,6 +280,12 @@ class Learner(Protocol):
 
         Called in the worker's process, after the threads are set; loads its library.
         """
+
+    def driver_side(self, config: Any, storage: StorageOptions, emit: Callable[[Event], object]) -> DriverSide:
+        """Return its side of the driver for one session; `emit` reports events. Reads the run to go on from, if any."""
+
+    def result(self, document: Mapping[str, Any], storage: StorageOptions) -> RunResult:
+        """Return the result that a job reported (`RunResult.to_json`), with the model from its run directory."""
 
     def recognises(self, location: str, storage: StorageOptions) -> bool:
         """Whether a location that is not a run holds a model of this learner. Looks, and loads nothing."""

@@ -12,12 +12,15 @@ from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
+from typing import Literal
 
 from dray.errors import ConfigError, nearest
 from dray.learners.learner import Learner
 
 GROUP = "dray.learners"
 DEFAULT = "xgboost"
+RecommenderName = Literal["factorization"]
+"""Those of dray's own that recommend, for type checkers: `dray.train` returns another result for them."""
 _OWN = {
     "xgboost": "dray.learners.xgboost.learner:XGBOOST",
     "factorization": "dray.learners.factorization.learner:FACTORIZATION",

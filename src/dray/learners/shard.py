@@ -13,9 +13,7 @@ class Shard:
     base: int
     """Number of the shard of the first assignment that the units come from."""
     units: tuple[int, ...]
-    """Indices of training units, ascending, never empty."""
-    evals: tuple[int, ...] = ()
-    """Indices of evaluation units, in their own numbering."""
+    """Indices of units, ascending, never empty."""
 
 
 Holdings = Mapping[int, tuple[Shard, ...]]

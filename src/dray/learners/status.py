@@ -31,7 +31,9 @@ class Status:
     trouble: str
     """What it waits for: a store that does not answer."""
     copied_round: int
-    """The round of the newest copy of the model that `latest` returns; 0 when there is none."""
+    """The step of the newest checkpoint that `latest` returns; 0 when there is none."""
+    fit: int = 1
+    """Which fit of the session the rounds and the checkpoint belong to."""
 
 
 class Stopped(Exception):  # noqa: N818  (not a failure)

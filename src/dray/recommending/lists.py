@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from dray.learners.factorization.factors import Seen
-from dray.learners.factorization.model import FactorModel
+from dray.batch.function import BatchFunction, Context
+from dray.learners.recommender import FOLD_IN, POPULARITY, ListQuestion, Recommender, Users
 from dray.storage import StorageOptions, write_atomically
 
 ROWS_AT_ONCE = 1 << 17
@@ -19,33 +20,12 @@ ROWS_AT_ONCE = 1 << 17
 
 
 @dataclass(frozen=True)
-class ListsJob:
-    """What to do, the same for every task."""
-
-    model: str | FactorModel
-    """Where it is; a model itself where everything happens in this process."""
-    top: int
-    exclude_seen: bool
-    items: pa.Array | None
-    """To choose from; None are all."""
-    threads: int
-    storage: StorageOptions
-
-
-@dataclass(frozen=True)
 class ListsTask:
-    """Some users: a range of the model's own, others by their ids, or new ones with their events."""
+    """Some users, and the file for their lists; None keeps the rows."""
 
+    users: Users
+    count: int
     destination: str | None
-    """The file; None keeps the rows."""
-    begin: int = 0
-    end: int = 0
-    users: pa.Array | None = None
-    events: Seen | None = None
-
-    @property
-    def count(self) -> int:
-        return self.end - self.begin if self.users is None else len(self.users)
 
 
 @dataclass(frozen=True)
@@ -53,63 +33,62 @@ class ListsReport:
     users: int
     rows: int
     unknown: int
-    """Users who were answered by popularity."""
+    """Users that were answered by popularity."""
     folded: int
     table: pa.Table | None = None
 
 
-def schema_of(model: FactorModel) -> pa.Schema:
+@dataclass(frozen=True)
+class MakeLists(BatchFunction[ListsTask, ListsReport]):
+    """What to do, the same for every task."""
+
+    recommender: Recommender
+    question: ListQuestion
+    threads: int
+    storage: StorageOptions
+
+    def open(self, context: Context) -> Callable[[ListsTask], ListsReport]:  # noqa: ARG002
+        return functools.partial(make_lists, self)
+
+
+def schema_of(recommender: Recommender) -> pa.Schema:
     """Return the columns of a list."""
     return pa.schema(
         [
-            ("user", model.user_ids.type),
+            ("user", recommender.user_ids.type),
             ("rank", pa.int32()),
-            ("item", model.item_ids.type),
+            ("item", recommender.item_ids.type),
             ("score", pa.float32()),
             ("by", pa.dictionary(pa.int32(), pa.string())),
         ]
     )
 
 
-def make_lists(job: ListsJob, task: ListsTask) -> ListsReport:
+def make_lists(job: MakeLists, task: ListsTask) -> ListsReport:
     """Do a task. A file appears whole or not at all."""
-    model = job.model if isinstance(job.model, FactorModel) else loaded(job.model, job.storage)
     counts = _Counts()
-    tables = counts.watch(_tables(model, job, task))
-    schema = schema_of(model)
+    tables = counts.watch(job.recommender.lists(task.users, job.question, job.threads))
+    schema = schema_of(job.recommender)
+    table = None
     if task.destination is None:
         kept = list(tables)
         table = pa.concat_tables(kept).unify_dictionaries() if kept else schema.empty_table()
-        return ListsReport(task.count, counts.rows, counts.users["popularity"], counts.users["fold-in"], table)
+    else:
 
-    def write(stream: pa.NativeFile) -> None:
-        with pq.ParquetWriter(stream, schema) as writer:
-            for table in _gathered(tables):
-                writer.write_table(table, row_group_size=max(1, table.num_rows))
+        def write(stream: pa.NativeFile) -> None:
+            with pq.ParquetWriter(stream, schema) as writer:
+                for table in _gathered(tables):
+                    writer.write_table(table, row_group_size=max(1, table.num_rows))
 
-    write_atomically(task.destination, job.storage, write)
-    return ListsReport(task.count, counts.rows, counts.users["popularity"], counts.users["fold-in"])
-
-
-@functools.lru_cache(maxsize=1)
-def loaded(location: str, storage: StorageOptions) -> FactorModel:
-    """Load a model once for all the tasks of a process; local files are mapped, and shared by all processes."""
-    return FactorModel.load(location, storage)
-
-
-def _tables(model: FactorModel, job: ListsJob, task: ListsTask) -> Iterator[pa.Table]:
-    n, seen, items, threads = job.top, job.exclude_seen, job.items, job.threads
-    if task.events is not None:
-        return model.recommend_new(task.users, task.events, n, exclude_seen=seen, items=items, threads=threads)
-    if task.users is not None:
-        return model.recommend_many(task.users, n, exclude_seen=seen, items=items, threads=threads)
-    return model.recommend_between(task.begin, task.end, n, exclude_seen=seen, items=items, threads=threads)
+        write_atomically(task.destination, job.storage, write)
+    return ListsReport(task.count, counts.rows, counts.users[POPULARITY], counts.users[FOLD_IN], table)
 
 
 class _Counts:
     def __init__(self) -> None:
         self.rows = 0
-        self.users = {"factors": 0, "popularity": 0, "fold-in": 0}
+        self.users: Counter[str] = Counter()
+        """By how their lists were made."""
 
     def watch(self, tables: Iterator[pa.Table]) -> Iterator[pa.Table]:
         for table in tables:

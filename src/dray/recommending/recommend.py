@@ -2,30 +2,35 @@
 
 from __future__ import annotations
 
-import functools
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, fields
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dray.batch.engine import Emit
 from dray.batch.output import Output
 from dray.batch.tasks import Count, TaskRun, Workers
+from dray.data.parquet import open_dataset
 from dray.errors import ConfigError
 from dray.events.format import many
 from dray.events.kinds import PhaseStarted, Progress, Warned
 from dray.events.telemetry import Sink, Telemetry
-from dray.ingesting.cache import PLAIN, Reading
-from dray.learners.factorization.ids import UNKNOWN
-from dray.learners.factorization.model import FactorModel
-from dray.learners.factorization.opening import Recommender, opened
-from dray.learners.factorization.top import require_some
-from dray.recommending.lists import ListsJob, ListsReport, ListsTask, make_lists, schema_of
-from dray.recommending.new_users import EventUsers, read_new_users
+from dray.ingesting.cache import PLAIN, Reading, as_parquet
+from dray.learners.recommender import (
+    EventUsers,
+    ListQuestion,
+    NewUsers,
+    Recommender,
+    RecommendingModel,
+    Users,
+    require_some,
+)
+from dray.learners.stored import open_recommender
+from dray.recommending.lists import ListsReport, ListsTask, MakeLists, schema_of
 from dray.recommending.wanted_ids import ids_of
 from dray.storage import DEFAULT, StorageOptions, absolute, join
 
@@ -40,7 +45,7 @@ class RecommendResult:
 
     users: int
     users_unknown: int
-    """Users of whom the model knows no training event: what is popular was recommended to them."""
+    """Users without a training event that the model knows: what is popular was recommended to them."""
     users_folded: int
     """New users whose vectors were made from their events."""
     items_unknown: int
@@ -62,7 +67,7 @@ class RecommendResult:
 
 
 def recommend(
-    model: str | FactorModel,
+    model: str | RecommendingModel,
     *,
     users: Any = None,
     top: int = 10,
@@ -87,26 +92,23 @@ def recommend(
     require_some(top)
     telemetry = Telemetry(sinks)
     try:
-        known = opened(model, storage)
-        asked = None if users is None else ids_of(users, known.model.user_ids, "user", known.rule.user, storage)
-        among = None if items is None else ids_of(items, known.model.item_ids, "item", known.rule.item, storage)
-        unknown = 0 if among is None else int(np.count_nonzero(known.model.find_items(among) == UNKNOWN))
-        new = None if events is None else read_new_users(events, known, storage, telemetry.emit, reading)
-        _tell(telemetry, new)
-        groups = _groups(known.model, asked, new)
+        known = open_recommender(model, storage)
+        asked = None if users is None else ids_of(users, known.user_ids, "user", known.user_column, storage)
+        among = None if items is None else ids_of(items, known.item_ids, "item", known.item_column, storage)
+        unknown = 0 if among is None else known.count_unknown(among)
+        found = None if events is None else _read_users(events, known, storage, telemetry.emit, reading)
+        _warn(telemetry, found)
+        groups = _groups(known, asked, found)
         count = sum(group.count for group in groups)
         if most_users is not None and count > most_users:
             raise ConfigError(
-                f"The lists of {count:,} users are too many to show: at most {most_users} are.",
+                f"The lists of {count:,} users are too many to show: the most is {most_users}.",
                 fix="Write them with --out DIR, or name fewer with --users.",
             )
         where = Workers.of(workers, threads, cluster, count)
         _require_reachable(known, out, where)
         tasks = _tasks(groups, count, top, out, where)
-        job = ListsJob(
-            known.model if where.count == 0 or known.location is None else known.location,
-            *(top, exclude_seen, among, where.threads or 1, storage),
-        )
+        job = MakeLists(known, ListQuestion(top, exclude_seen, among), where.threads or 1, storage)
         tasks_run = TaskRun(where, telemetry.emit)
         single = out is not None and out.endswith(".parquet")
         with nullcontext() if out is None else Output(out, storage, is_file=single):
@@ -127,34 +129,40 @@ def recommend(
         output=None if out is None else absolute(out),
         files=0 if out is None else len(tasks),
         workers=tasks_run.workers,
-        table=None if out is not None else _in_order(tables, asked, known.model),
+        table=None if out is not None else _in_order(tables, asked, known),
     )
 
 
-def _groups(model: FactorModel, asked: pa.Array | None, new: EventUsers | None) -> list[_Group]:
+def _read_users(data: Any, known: Recommender, storage: StorageOptions, emit: Emit, reading: Reading) -> EventUsers:
+    parquet = as_parquet(data, storage, reading, emit, known.check_events)
+    return known.read_users(open_dataset(parquet, storage).row_groups, storage)
+
+
+def _groups(known: Recommender, asked: pa.Array | None, found: EventUsers | None) -> list[_Group]:
     """Return the users to answer: the model's own, others by id, new ones; each group is cut into tasks."""
-    if new is None:
-        return [_Group(len(model.user_ids) if asked is None else len(asked), asked)]
+    if found is None:
+        return [_Group(len(known.user_ids) if asked is None else len(asked), asked)]
     if asked is None:
-        return [_Group(len(new.known), new.known), _Group(len(new.new), None, new)]
-    new = new.only(asked)
-    others = asked.filter(pc.invert(pc.is_in(asked, new.new)))
-    return [_Group(len(others), others), _Group(len(new.new), None, new)]
+        return [_Group(len(found.known), found.known), _Group(len(found.new.ids), found.new)]
+    new = found.new.only(asked)
+    others = asked.filter(pc.invert(pc.is_in(asked, new.ids)))
+    return [_Group(len(others), others), _Group(len(new.ids), new)]
 
 
 @dataclass(frozen=True)
 class _Group:
     count: int
-    ids: pa.Array | None = None
-    new: EventUsers | None = None
+    users: pa.Array | NewUsers | None
+    """None are the model's own."""
 
     def task(self, begin: int, end: int, destination: str | None) -> ListsTask:
-        if self.new is not None:
-            users, events = self.new.part(begin, end)
-            return ListsTask(destination, users=users, events=events)
-        if self.ids is not None:
-            return ListsTask(destination, users=self.ids.slice(begin, end - begin))
-        return ListsTask(destination, begin, end)
+        if self.users is None:
+            users: Users = range(begin, end)
+        elif isinstance(self.users, pa.Array):
+            users = self.users.slice(begin, end - begin)
+        else:
+            users = self.users.between(begin, end)
+        return ListsTask(users, end - begin, destination)
 
 
 def _tasks(groups: Iterable[_Group], count: int, top: int, out: str | None, where: Workers) -> list[ListsTask]:
@@ -172,7 +180,8 @@ def _tasks(groups: Iterable[_Group], count: int, top: int, out: str | None, wher
     ]
     if single and len(ranges) > 1:
         raise ConfigError(
-            f"{out} is one file, and known and new users are written to one each.", fix="Name a directory with --out."
+            f"--out {out} is one file, and known users and new users are written to a file each.",
+            fix="Name a directory with --out.",
         )
     if out is None:
         return [group.task(begin, end, None) for group, begin, end in ranges]
@@ -181,11 +190,11 @@ def _tasks(groups: Iterable[_Group], count: int, top: int, out: str | None, wher
 
 
 def _run(
-    tasks_run: TaskRun, job: ListsJob, tasks: Sequence[ListsTask], count: int, telemetry: Telemetry
+    tasks_run: TaskRun, job: MakeLists, tasks: Sequence[ListsTask], count: int, telemetry: Telemetry
 ) -> list[ListsReport]:
     telemetry.emit(PhaseStarted("recommend"))
     reports, done = [], 0
-    for report in tasks_run.run(functools.partial(make_lists, job), tasks):
+    for report in tasks_run.run(job, tasks):
         reports.append(report)
         done += report.users
         telemetry.emit(Progress(done=done, total=count, unit="users"))
@@ -197,31 +206,35 @@ def _require_reachable(known: Recommender, out: str | None, where: Workers) -> N
     if where.count == 0:
         return
     if known.location is None:
-        raise ConfigError("Workers need a model that is kept somewhere.", fix="Name its run, or use workers=0.")
+        raise ConfigError(
+            "The model is in memory only, and workers are other processes.", fix="Give its run directory, or workers=0."
+        )
     if out is not None and out.endswith(".parquet"):
-        raise ConfigError(f"{out} is one file, and each task of workers writes one.", fix="Name a directory.")
+        raise ConfigError(
+            f"--out {out} is one file, and workers write a file each.", fix="Name a directory with --out."
+        )
 
 
-def _tell(telemetry: Telemetry, new: EventUsers | None) -> None:
-    if new is None:
+def _warn(telemetry: Telemetry, found: EventUsers | None) -> None:
+    if found is None:
         return
-    if len(new.known):
+    if len(found.known):
         telemetry.emit(
             Warned(
-                f"The model knows {many(len(new.known), 'users')} of the events: their new events are not used.",
+                f"The model knows {many(len(found.known), 'users')} of the events: these new events are not used.",
                 fix="Train on them: dray train EVENTS --continue-from RUN.",
             )
         )
-    if new.unknown_items:
+    if found.unknown_items:
         telemetry.emit(
-            Warned(f"Left out: {many(new.unknown_items, 'events')} with an item that the model does not know.")
+            Warned(f"{many(found.unknown_items, 'events')} with an item that the model does not know: left out.")
         )
 
 
-def _in_order(tables: Sequence[pa.Table], asked: pa.Array | None, model: FactorModel) -> pa.Table:
+def _in_order(tables: Sequence[pa.Table], asked: pa.Array | None, known: Recommender) -> pa.Table:
     """Return all lists as one table, users in the order in which they were asked for."""
     if not tables:
-        return schema_of(model).empty_table()
+        return schema_of(known).empty_table()
     table = pa.concat_tables(tables).unify_dictionaries()
     if asked is None:
         return table

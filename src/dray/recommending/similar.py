@@ -8,23 +8,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dray.batch.output import Output
-from dray.learners.factorization.ids import as_ids
-from dray.learners.factorization.model import FactorModel
-from dray.learners.factorization.model_ids import as_model_has
-from dray.learners.factorization.opening import opened
-from dray.learners.factorization.top import require_some
+from dray.learners.ids import as_ids, as_model_has
+from dray.learners.recommender import RecommendingModel, require_some
+from dray.learners.stored import open_recommender
 from dray.storage import DEFAULT, StorageOptions, write_atomically
 
 
 def similar_items(
-    model: str | FactorModel, items: Sequence[str | int], top: int = 10, storage: StorageOptions = DEFAULT
+    model: str | RecommendingModel, items: Sequence[str | int], top: int = 10, storage: StorageOptions = DEFAULT
 ) -> pa.Table:
     """Return the most similar items of each as rows of item, rank, similar, score, by.
 
     Of an item that the model does not know, what is popular; `by` says so.
     """
     require_some(top)
-    known = opened(model, storage).model
+    known = open_recommender(model, storage)
     tables = []
     for item in as_model_has(as_ids(items, "item id"), known.item_ids, "item"):
         best = known.similar(item.as_py(), top)
@@ -53,10 +51,10 @@ def write_table(table: pa.Table, out: str, storage: StorageOptions = DEFAULT) ->
 
 
 def export_vectors(
-    model: str | FactorModel, out: str, *, bias_in_vector: bool = False, storage: StorageOptions = DEFAULT
+    model: str | RecommendingModel, out: str, *, bias_in_vector: bool = False, storage: StorageOptions = DEFAULT
 ) -> list[str]:
     """Write users.parquet and items.parquet with ids and vectors to `out`, for an index of nearest neighbours."""
-    known = opened(model, storage).model
+    known = open_recommender(model, storage)
     with Output(out, storage, is_file=False) as output:
         users, items = (f"{output.out.rstrip('/')}/{side}.parquet" for side in ("users", "items"))
         known.export(users, "users", bias_in_vector=bias_in_vector, storage=storage)

@@ -12,8 +12,7 @@ from dray.data.open_source import ENDINGS, open_source
 from dray.data.source import Reject, Source
 from dray.data.sources.files import plain_name
 from dray.errors import DataError, nearest
-from dray.learners.factorization.ids import as_ids
-from dray.learners.factorization.model_ids import as_model_has
+from dray.learners.ids import as_ids, as_model_has
 from dray.storage import StorageOptions, is_s3, open_storage, translate_errors
 
 _LARGEST_TEXT = 1 << 30
@@ -58,7 +57,7 @@ def _from_file(location: str, like: pa.Array, side: str, column: str, storage: S
         with translate_errors(location):
             info = filesystem.get_file_info(path)
         if info.type == pafs.FileType.NotFound:
-            raise DataError(f"There is no file {location} with {side} ids.", fix="Check the path.")
+            raise DataError(f"There is no file {location} with {side} ids.", fix=f"Check the path in --{side}s.")
         if info.type == pafs.FileType.File:
             return _lines(location, side, storage)
     source = open_source(location, storage)
@@ -69,7 +68,7 @@ def _from_file(location: str, like: pa.Array, side: str, column: str, storage: S
 
     def refuse(reject: Reject) -> None:
         raise DataError(
-            f"A {side} id of {location} cannot be read (line {reject.line}): {reject.reason}.", fix="Mend the file."
+            f"A {side} id of {location} cannot be read (line {reject.line}): {reject.reason}.", fix="Repair that line."
         )
 
     for piece in source.pieces():
@@ -93,14 +92,16 @@ def _lines(location: str, side: str, storage: StorageOptions) -> list[str]:
     filesystem, path = open_storage(location, storage)
     with translate_errors(location):
         if (filesystem.get_file_info(path).size or 0) > _LARGEST_TEXT:
-            raise DataError(f"{location} has more than 1 GB of text.", fix=f"Write the {side} ids as Parquet.")
+            raise DataError(
+                f"{location} has more than 1 GB of {side} ids as text.", fix=f"Write the {side} ids as Parquet."
+            )
         with filesystem.open_input_stream(path) as stream:
             content = stream.read()
     try:
         lines = content.decode().splitlines()
     except UnicodeDecodeError as error:
         raise DataError(
-            f"{location} is no text with a {side} id on each line: {error}.",
+            f"{location} is not a text file with a {side} id on each line: {error}.",
             fix="Name a text file, or one that ends in .parquet, .csv or .json.",
         ) from error
     return [line.strip() for line in lines if line.strip()]

@@ -275,8 +275,8 @@ class RunDirectory(RunFiles):
             return
         self._problem_told = True  # before the call, which may come back as an event
         self.on_problem(
-            f"The run cannot be recorded at the moment: {self.problem}",
-            f"{self._problem_fix} What is missing is kept in memory and written as soon as that works.".lstrip(),
+            f"Files of the run cannot be written now: {self.problem}",
+            f"{self._problem_fix} The run goes on, and writes what is missing as soon as it can.".lstrip(),
         )
 
     def _claim(self) -> None:
@@ -348,6 +348,14 @@ class RunDirectory(RunFiles):
             self._saver.join()
             self._saver = None
 
+    def require_finished(self) -> None:
+        """Refuse a run that has no model: it failed, was stopped, or still runs."""
+        if (status := self.document["status"]) != "finished":
+            raise ModelError(
+                f"The run {self.location} is {status}: it has no model.",
+                fix=f"Name a finished run; dray resume {self.location} goes on with one that ended early.",
+            )
+
     def _release(self) -> None:
         """Close the files, as the last thing. Nothing happens to a run that was opened for reading only."""
         if self._log is None:
@@ -367,7 +375,9 @@ def open_run(location: str, options: StorageOptions = DEFAULT) -> RunDirectory:
         )
     document = directory.read_json(MANIFEST)
     if not isinstance(document, dict) or not all(isinstance(document.get(key), str) for key in ("run", "status")):
-        raise ModelError(f"{directory.path(MANIFEST)} is not a run's description.", fix="Name another run.")
+        raise ModelError(
+            f"{directory.path(MANIFEST)} does not describe a run.", fix="Name another run: dray runs lists them."
+        )
     for key in _SECTIONS:
         if not isinstance(document.get(key), dict | None):
             raise directory.damaged(MANIFEST, f'"{key}" is {str(document[key])[:40]!r}')
@@ -379,11 +389,10 @@ def open_resumable(location: str, options: StorageOptions = DEFAULT) -> RunDirec
     """Return the run at `location` for reading, if it is one to go on with: neither finished nor still alive."""
     directory = open_run(location, options)
     if directory.document["status"] == "finished":
-        recommender = (directory.document.get("config") or {}).get("model") == "factorization"
-        use = f"Use it (dray {'recommend' if recommender else 'predict'} {location} ...)"
         raise ModelError(
             f"The run {location} is finished: there is nothing to resume.",
-            fix=f"{use}, or train further with --continue-from {location}.",
+            fix=f"Use its model (dray predict {location} ..., or of a recommender dray recommend {location} ...), "
+            f"or train further: dray train DATA --continue-from {location}.",
         )
     if is_alive(directory):
         process = directory.document["process"]

@@ -29,7 +29,7 @@ class RunSummary:
     description cannot be read)."""
     started: str | None = None
     model: str | None = None
-    """xgboost or factorization."""
+    """The name of its learner."""
     rows: int | None = None
     workers: int | None = None
     rounds: int | None = None

@@ -8,25 +8,27 @@ from typing import Any
 from dray.batch.engine import silence
 from dray.config.run_file import RunConfig
 from dray.data.parquet import Dataset, open_dataset
+from dray.elastic.checkpoint_writer import as_checkpoint
 from dray.errors import ModelError
 from dray.events.telemetry import Sink
 from dray.ingesting.cache import as_parquet, copy_key, is_query, same_rows
 from dray.learners.configs import make_config
 from dray.learners.registry import find
+from dray.learners.result import RunResult
 from dray.runs.checkpoints import Checkpoints
 from dray.runs.directory import RunDirectory, open_resumable
+from dray.runs.trained_on import DATA, Contents, read_data
 from dray.storage import StorageOptions
 from dray.training.checks import require_library
-from dray.training.conduct import conduct
-from dray.training.keeper import as_checkpoint
-from dray.training.outcome import Result
-from dray.training.run_steps import reading
+from dray.training.run import run as run_training
+from dray.training.run_data import reading
 from dray.training.same_data import first_change
 from dray.training.train import versions
-from dray.training.trained_on import DATA, Contents, read_data
 
 
-def resume(location: str, storage: StorageOptions, overrides: Mapping[str, Any], sinks: Sequence[Sink] = ()) -> Result:
+def resume(
+    location: str, storage: StorageOptions, overrides: Mapping[str, Any], sinks: Sequence[Sink] = ()
+) -> RunResult:
     """Go on from the last checkpoint of a run, or from its beginning when there is none.
 
     `overrides` are keys of the run file that do not change the model: workers, threads, cluster, on_failure.
@@ -39,7 +41,7 @@ def resume(location: str, storage: StorageOptions, overrides: Mapping[str, Any],
     _refuse_changed_data(run, config, data_storage)  # before the run is touched
     directory = RunDirectory.reopen(location, storage, checkpoint)
     warnings = _changed_versions(run.document.get("versions") or {}, config.model)
-    return conduct(config, data_storage, directory, sinks, standing=as_checkpoint(checkpoint), resumed=warnings)
+    return run_training(config, data_storage, directory, sinks, latest=as_checkpoint(checkpoint), resumed=warnings)
 
 
 def _config(run: RunDirectory, storage: StorageOptions, overrides: Mapping[str, Any]) -> RunConfig:

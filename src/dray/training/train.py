@@ -10,16 +10,16 @@ from importlib.metadata import PackageNotFoundError, version
 from dray.config.run_file import RunConfig
 from dray.events.telemetry import Sink
 from dray.learners.registry import find
+from dray.learners.result import RunResult
 from dray.runs.directory import RunDirectory, new_run_id
 from dray.storage import StorageOptions
 from dray.training.checks import check_learner, require_library
-from dray.training.conduct import conduct
-from dray.training.outcome import Result
+from dray.training.run import run
 
 
 def train(
     config: RunConfig, sinks: Sequence[Sink] = (), *, job: str | None = None, cluster: str | None = None
-) -> Result:
+) -> RunResult:
     """Train as the configuration says. A mistake of the user's leaves no run directory behind.
 
     For a run that is a job: `job` is its id, and `cluster` the word by which the user named the cluster. Both are kept
@@ -27,17 +27,17 @@ def train(
     """
     check_learner(config)
     require_library(config.model)
-    run = new_run_id()
+    number = new_run_id()
     storage = StorageOptions(**config.storage.model_dump())
     directory = RunDirectory.create(
-        config.out or f"runs/{run}",
+        config.out or f"runs/{number}",
         storage,
-        run=run,
+        run=number,
         config=config.model_dump(mode="json") | ({"cluster": cluster} if cluster else {}),
         versions=versions(config.model),
         **({"job": job} if job else {}),
     )
-    return conduct(config, storage, directory, sinks)
+    return run(config, storage, directory, sinks)
 
 
 def versions(model: str) -> dict[str, str]:

@@ -11,8 +11,7 @@ from typing import Any
 from dray.cli.runs import _print_table
 from dray.errors import DrayError
 from dray.events.log import LocalLog
-from dray.learners.factorization.opening import open_recommender
-from dray.learners.stored import learner_of
+from dray.learners.stored import learner_of, open_recommender
 from dray.runs.alive import beat, is_alive
 from dray.runs.checkpoints import Checkpoints, WrittenCheckpoint
 from dray.runs.directory import RunDirectory, open_resumable, open_run
@@ -70,7 +69,7 @@ def _manifest(place: str) -> dict[str, Any]:
         trained_on=lambda: trained_on(open_run(place)),
         model=lambda: open_run(place).read_result("model.ubj"),
         learner=lambda: learner_of(place, DEFAULT),
-        recommender=lambda: open_recommender(place),
+        recommender=lambda: open_recommender(place, DEFAULT),
         alive=lambda: is_alive(open_run(place)),
     )
 

@@ -69,13 +69,13 @@ class TestRecommend:
         lines = shown.out.splitlines()
         assert lines[0].split() == ["user", "rank", "item", "score", "by"]
         assert lines[1].split()[:2] == ["u001", "1"] and lines[3].split()[0] == "nobody"
-        assert "knows no training event of 1 user: they get what is popular" in shown.err
+        assert "knows no training event of 1 user: they get popular items" in shown.err
 
     @pytest.mark.parametrize(
         ("number", "words"),
         [
-            (1, "1 user has no training event: they get what is popular."),
-            (25, "25 users have no training event: they get what is popular."),
+            (1, "1 user has no training event: they get popular items."),
+            (25, "25 users have no training event: they get popular items."),
         ],
     )
     def test_users_without_a_training_event_are_no_strangers(
@@ -125,9 +125,9 @@ class TestRecommend:
     @pytest.mark.parametrize(
         ("flags", "words"),
         [
-            (("--export", "x", "--users", "u001"), "--users means nothing with --export"),
-            (("--similar-to", "i01", "--events", "x"), "--events means nothing with --similar-to"),
-            (("--export", "x", "--similar-to", "i01"), "--similar-to means nothing with --export"),
+            (("--export", "x", "--users", "u001"), "--users cannot be used with --export"),
+            (("--similar-to", "i01", "--events", "x"), "--events cannot be used with --similar-to"),
+            (("--export", "x", "--similar-to", "i01"), "--similar-to cannot be used with --export"),
             (("--bias-in-vector",), "--bias-in-vector is for --export"),
             (("--users", "u001", "--top", "0"), "0 items were asked for"),
             (("--users", "u001", "--workers", "-1"), "workers is -1"),
@@ -177,9 +177,7 @@ class TestScores:
     def test_strangers_are_told(self, run: str, pairs: str, capsys: pytest.CaptureFixture[str]) -> None:
         assert main(["predict", run, pairs, "out"]) == 0
         words = capsys.readouterr().err
-        assert (
-            '1 row with a value of "user_id" that the model does not know; they were scored by what is known' in words
-        )
+        assert '1 row with a value of "user_id" that the model does not know; predicted without it.' in words
 
     def test_pairs_may_be_of_any_format(self, run: str, capsys: pytest.CaptureFixture[str]) -> None:
         Path("pairs.csv").write_text("user_id,item_id\nu001,i01\n")

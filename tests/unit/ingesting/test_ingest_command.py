@@ -82,13 +82,13 @@ def test_directories_by_value(work: Path, capsys: pytest.CaptureFixture[str]) ->
 @pytest.mark.parametrize(
     ("arguments", "what"),
     [
-        (("--test", "much"), '--test "much" is no share.'),
+        (("--test", "much"), '--test "much" is not a share of the rows.'),
         (("--test", "2"), "The share of test rows is 2."),
         (("--test", "0.2", "--test-from", "2026-01-01"), "--test and --test-from were both given."),
         (("--test-from", "2026-01-01"), "--test-from needs the column of the time."),
         (("--split-by", "day"), "--split-by needs --test or --test-from."),
         (("--max-rejects", "few"), 'The limit of rejects is "few".'),
-        (("--columns", ","), '--columns "," names no column.'),
+        (("--columns", ","), '--columns "," does not name a column.'),
         (("--transform", "nowhere:clean"), 'There is no module "nowhere" here or installed.'),
         (("--sort", "prize"), 'There is no column "prize" in the source (--sort).'),
     ],

@@ -29,8 +29,8 @@ def test_what_cannot_be_meant_is_refused_before_anything_is_looked_at(tmp_path: 
     script = str(tmp_path / "main.py")
     assert "same thing" in refused("list", "--cluster", "a", "--endpoint", "http://b").what
     assert "cannot be used with --no-wait" in refused("submit", script, "--no-wait", "--retries", "1").what
-    assert "no arguments" in refused("submit", "run.yaml", "--", "x").what
-    assert "There is no variable NOT_HERE" in refused("submit", script, "--env", "NOT_HERE").what
+    assert "arguments, --working-dir and --exclude are for scripts" in refused("submit", "run.yaml", "--", "x").what
+    assert "--env NOT_HERE: there is no such" in refused("submit", script, "--env", "NOT_HERE").what
     assert "no script" in refused("submit", str(tmp_path / "gone.py")).what
     assert "not a job endpoint" in refused("submit", script, "--cluster", "local").what
 

@@ -82,20 +82,20 @@ def test_paths_that_the_head_does_not_see_are_refused(tmp_path: Path) -> None:
         Ingest(data="s3://b/rows", out=out, recipe=Recipe()),
         Map(function="json:dumps", data=["s3://b/rows"], out=out),
     ):
-        with pytest.raises(ConfigError, match="on this machine, and the run happens elsewhere"):
+        with pytest.raises(ConfigError, match="a path of this machine, and the command runs at"):
             task_of(command, ELSEWHERE)
 
 
 def test_options_that_json_cannot_hold_are_refused(tmp_path: Path) -> None:
     command = Ingest(data=str(tmp_path), out=str(tmp_path), recipe=Recipe(), read={"types": {"x": pa.int8()}})
-    with pytest.raises(ConfigError, match="takes names of data and plain values"):
+    with pytest.raises(ConfigError, match="takes locations of data and plain values"):
         task_of(command, HERE)
 
 
 def test_a_secret_does_not_travel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_API_KEY", "0123456789abcdef")
     recipe = Recipe(filter='key == "0123456789abcdef"')
-    with pytest.raises(ConfigError, match="The command holds what MY_API_KEY is here"):
+    with pytest.raises(ConfigError, match="The command holds the value of the environment variable MY_API_KEY"):
         task_of(Ingest(data=str(tmp_path), out=str(tmp_path), recipe=recipe), HERE)
 
 
@@ -113,7 +113,7 @@ def test_ids_travel_as_text_and_numbers_and_a_list_comes_back_as_it_was(tmp_path
 def test_lists_too_long_to_tell_are_to_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recommending, "MOST_BYTES", 100)
     result = Recommend(model=write_run(str(tmp_path / "shop"))).execute(Attached("local"), [], job="dray-1")
-    with pytest.raises(ConfigError, match="a job tells at most 100") as caught:
+    with pytest.raises(ConfigError, match="a job returns at most 100") as caught:
         result.to_json()
     assert "--out" in caught.value.fix
 

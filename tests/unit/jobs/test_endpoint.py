@@ -75,7 +75,7 @@ def test_the_token_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.parametrize("body", [b"<html>hello</html>", b"[]", b'{"version": 1}'])
 def test_what_is_no_ray_is_said_to_be_none(body: bytes) -> None:
-    with server(body=body) as url, pytest.raises(ClusterError, match="no Ray job server"):
+    with server(body=body) as url, pytest.raises(ClusterError, match="is not a Ray job server"):
         look(url)
 
 
@@ -83,7 +83,7 @@ def test_a_token_does_not_follow_a_redirection() -> None:
     with (
         server(token=TOKEN) as other,
         server(redirect=f"{other}/api/version") as url,
-        pytest.raises(ClusterError, match="no Ray job server"),
+        pytest.raises(ClusterError, match="is not a Ray job server"),
     ):
         look(url, TOKEN)
 
@@ -117,7 +117,7 @@ def test_what_speaks_another_language_is_no_ray() -> None:
             connection.close()
 
         threading.Thread(target=answer, daemon=True).start()
-        with pytest.raises(ClusterError, match="no Ray job server"):
+        with pytest.raises(ClusterError, match="is not a Ray job server"):
             look(f"http://127.0.0.1:{other.getsockname()[1]}")
 
 

@@ -229,8 +229,8 @@ def test_directories_that_lead_to_each_other_end(tmp_path: Path) -> None:
 def test_everything_that_is_left_out_is_told_with_a_count_and_how_to_take_it_in() -> None:
     out = [LeftOut(".env", "secret"), *(LeftOut(f"{number}.csv", "ignored") for number in range(25))]
     secret, ignored = describe([*out])
-    assert secret == "Left out, named like a secret: 1: .env (--exclude '!NAME' takes one in)"
-    assert "25: 0.csv" in ignored and "and 5 more (--exclude '!NAME' takes one in)" in ignored
+    assert secret == "Left out, named like a secret: 1: .env (--exclude '!NAME' includes one)"
+    assert "25: 0.csv" in ignored and "and 5 more (--exclude '!NAME' includes one)" in ignored
 
 
 GITIGNORES = {

@@ -49,7 +49,7 @@ def test_a_network_file_system_is_known_by_its_mount(path: str, network: bool) -
 
 
 def test_a_local_path_is_refused_when_the_head_is_elsewhere(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"out is .* on this machine") as caught:
+    with pytest.raises(ConfigError, match=r"out is .*, a path of this machine") as caught:
         check_paths([("data", "s3://bucket/data"), ("out", str(tmp_path / "run"))], ELSEWHERE, MOUNTS)
     assert "s3://" in caught.value.fix
     check_paths([("out", "/mnt/shared/run"), ("data", "postgresql://host/db")], ELSEWHERE, MOUNTS)
@@ -82,9 +82,9 @@ def test_relative_paths_become_absolute_and_addresses_stay(tmp_path: Path, monke
 
 def test_a_run_that_happens_elsewhere_needs_an_output_that_both_see() -> None:
     config = make_config({"data": ["s3://bucket/data"], "label": "y"})
-    with pytest.raises(ConfigError, match="no place that both sides see") as caught:
+    with pytest.raises(ConfigError, match="no output directory that both sides see") as caught:
         Train(config).settled(ELSEWHERE)
-    assert "out: s3://" in caught.value.fix
+    assert "--out s3://" in caught.value.fix
 
 
 def test_a_run_on_this_machine_has_its_output_in_the_usual_place(

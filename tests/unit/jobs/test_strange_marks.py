@@ -72,7 +72,7 @@ def test_marked_lines_with_other_values_than_drays_are_passed_over() -> None:
         assert outcome.failure("") is None or isinstance(outcome.failure(""), DrayError)
         if outcome.result is not None:
             with pytest.raises(DrayError):
-                read_result(Resume("run", "demo"), outcome)
+                read_result(Resume(run="run", cluster="demo"), outcome)
     listener({"events": [EVENT]})
     assert kept.events[-1].kind == "round"
 

@@ -41,12 +41,12 @@ def test_bad_scripts_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     (tmp_path / "main.py").write_text("")
     with pytest.raises(ConfigError, match="There is no script"):
         script(str(tmp_path / "gone.py"))
-    with pytest.raises(ConfigError, match="itself left out"):
+    with pytest.raises(ConfigError, match="would not be sent"):
         script(str(tmp_path / "main.py"), excludes=["*.py"])
     with pytest.raises(ConfigError, match="There is no directory"):
         script(str(tmp_path / "main.py"), working_dir=str(tmp_path / "gone"))
     monkeypatch.setenv("MY_API_KEY", "0123456789abcdef")
-    with pytest.raises(ConfigError, match="An argument holds what MY_API_KEY is here"):
+    with pytest.raises(ConfigError, match="An argument holds the value of the environment variable MY_API_KEY"):
         script(str(tmp_path / "main.py"), ["--key=0123456789abcdef"])
 
 
@@ -63,7 +63,7 @@ def test_a_run_carries_its_configuration_and_no_secret(tmp_path: Path, monkeypat
     order = json.loads(contents[".dray/job.json"])
     assert order["values"]["out"] == str(tmp_path / "run")
     assert not any(b"verysecretverysecret" in content for content in contents.values())
-    with pytest.raises(ConfigError, match="holds what AWS_SECRET_ACCESS_KEY is here"):
+    with pytest.raises(ConfigError, match="holds the value of the environment variable AWS_SECRET_ACCESS_KEY"):
         task_of(Train(make_config({"data": [str(tmp_path)], "label": "verysecretverysecret"})), HERE)
 
 

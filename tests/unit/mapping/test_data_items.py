@@ -110,7 +110,7 @@ def test_a_dry_run_says_what_it_would_take_and_writes_nothing(data: Path, capsys
         (("map_functions:doubel", "data", "out"), 'Did you mean "double"'),
         (("map_functions:rows", "missing", "out"), "missing"),
         (("map_functions:rows", "data", "data"), "exists and is not empty"),
-        (("map_functions:rows", "data", "out", "--resource", "memory"), "has no amount"),
+        (("map_functions:rows", "data", "out", "--resource", "memory"), "is not NAME=AMOUNT"),
     ],
 )
 def test_mistakes_have_words_and_exit_code_2(

@@ -108,7 +108,7 @@ class TestLists:
         assert dray.recommend(model, users=["u001"], top=3).table["item"].to_pylist() == listed(
             dray.recommend(run, users=["u001"], top=3).table, "u001"
         )
-        with pytest.raises(ConfigError, match="kept somewhere"):
+        with pytest.raises(ConfigError, match="in memory only"):
             dray.recommend(model, out="lists", workers=1)
 
     def test_the_directory_of_a_model_will_do(self, run: str) -> None:
@@ -127,7 +127,7 @@ class TestIds:
         assert dray.recommend(numbers, users="12, 7", top=1).table["user"].to_pylist() == [12, 7]
 
     def test_text_that_is_no_number_is_refused(self, numbers: str) -> None:
-        with pytest.raises(DataError, match='user "ann" is no whole number') as caught:
+        with pytest.raises(DataError, match='user "ann" is not a whole number') as caught:
             dray.recommend(numbers, users="12,ann")
         assert "such as 0" in caught.value.fix
 
@@ -259,14 +259,14 @@ class TestRefusals:
 
     def test_nothing_half_written_is_left(self, run: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(recommending, "ROWS_A_FILE", 500)
-        made = recommending.make_lists
+        made = lists.make_lists
 
         def fail(job: Any, task: Any) -> Any:
-            if task.begin:
+            if task.users.start:
                 raise DataError("The disk is full.", fix="Make room.")
             return made(job, task)
 
-        monkeypatch.setattr(recommending, "make_lists", fail)
+        monkeypatch.setattr(lists, "make_lists", fail)
         with pytest.raises(DataError, match="disk is full"):
             dray.recommend(run, top=5, out="new/lists")
         assert not Path("new").exists()

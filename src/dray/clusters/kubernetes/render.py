@@ -89,7 +89,7 @@ def render_job(
     }
     if settings.time_limit_s is not None:
         spec["activeDeadlineSeconds"] = settings.time_limit_s
-    if requirements := settings.requirements(run_file.get("model")):
+    if requirements := settings.requirements(str(run_file.get("model") or "")):
         spec["runtimeEnvYAML"] = yaml.safe_dump({"pip": list(requirements)}, sort_keys=False)
     spec["submitterPodTemplate"] = _submitter(settings, name, versions)
     spec["rayClusterSpec"] = _cluster_spec(settings, name, versions, run=run_name(name))

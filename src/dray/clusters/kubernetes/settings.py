@@ -12,6 +12,7 @@ from dray.clusters.kubernetes.images import Versions, default_image
 from dray.clusters.kubernetes.quantities import GIB, parse_bytes, parse_cpus
 from dray.config.yaml_file import read_yaml
 from dray.errors import ConfigError, nearest
+from dray.learners.registry import find
 
 Memory = Annotated[int, BeforeValidator(parse_bytes), Field(ge=256 << 20)]
 Cpus = Annotated[float, BeforeValidator(parse_cpus), Field(gt=0, allow_inf_nan=False)]
@@ -213,8 +214,10 @@ class Settings(_Keys):
         """What Ray installs for a job that trains such a model."""
         if self.install is not None:
             return self.install
-        extra = "[recommend]" if model == "factorization" else ""
-        return () if self.image else (f"dray{extra}=={__version__}",)
+        if self.image:
+            return ()
+        extra = find(model).extra if model else ""
+        return (f"dray[{extra}]=={__version__}" if extra else f"dray=={__version__}",)
 
 
 def make_settings(values: Mapping[str, Any], *, origin: str = "the settings") -> Settings:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
-from typing import Any, ClassVar, Literal, Self
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, Self
 
-from dray.batch.options import Options, Where
-from dray.batch.processes import Printed
+from dray.batch.options import Options
 from dray.clusters.resolve import Attached, Here
 from dray.data.open_source import open_source
 from dray.events.telemetry import Sink, Telemetry
@@ -15,6 +14,7 @@ from dray.ingesting.ingest import ingest
 from dray.ingesting.recipe import Recipe, recipe_of
 from dray.ingesting.written import IngestResult
 from dray.jobs.command import shared_paths
+from dray.jobs.commands.asked import AskedOfFunction
 from dray.jobs.commands.mapping import on_the_cluster
 from dray.jobs.shared import Head
 from dray.jobs.user_code import Code, code_of, importable_name, load_function
@@ -22,7 +22,7 @@ from dray.storage import StorageOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Ingest:
+class Ingest(AskedOfFunction):
     """Rows of a source, written as Parquet as a recipe says."""
 
     data: Any
@@ -31,24 +31,7 @@ class Ingest:
     recipe: Recipe
     function: Callable[[Any], Any] | None = None
     """The transform, in this process; a job imports it by the name in the recipe."""
-    where: Where = "auto"
-    workers: int | Literal["auto"] = "auto"
-    word: str | None = None
-    """The cluster; None: this machine, or the Ray that this process has joined."""
-    excludes: Sequence[str] = ()
-    """What does not go along of the transform's directory."""
-    read: Mapping[str, Any] = field(default_factory=dict)
-    """How rows are read: the format, and options of it."""
-    storage: StorageOptions = field(default_factory=StorageOptions)
-    output: Printed | None = None
-    """Gets what the transform prints, in this process; a job prints it into its log."""
     name: ClassVar[str] = "data ingest"
-    source: ClassVar[str] = "The command"
-    libraries: ClassVar[tuple[str, ...]] = ()
-
-    @property
-    def cluster(self) -> str:
-        return self.word or "local"
 
     @property
     def code(self) -> Code | None:
@@ -71,9 +54,6 @@ class Ingest:
             word=head.url,
             output=None,
         )
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:

@@ -8,13 +8,13 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, ClassVar, Literal, Self
 
 from dray.batch.options import OnError, Options, Where
-from dray.batch.processes import Printed
 from dray.batch.run import run
 from dray.clusters.resolve import Attached, Here
 from dray.errors import ConfigError
 from dray.events.kinds import PhaseStarted
 from dray.events.telemetry import Sink, Telemetry
 from dray.jobs.command import shared_paths
+from dray.jobs.commands.asked import AskedOfFunction
 from dray.jobs.shared import Head
 from dray.jobs.user_code import Code, code_of, load_function
 from dray.mapping.data_items import batches_of, files_of
@@ -41,7 +41,7 @@ class MapResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Map:
+class Map(AskedOfFunction):
     """A function over record batches or files."""
 
     function: str
@@ -49,30 +49,13 @@ class Map:
     data: Sequence[str]
     out: str
     each: Literal["batch", "file"] = "batch"
-    where: Where = "auto"
-    workers: int | Literal["auto"] = "auto"
-    word: str | None = None
-    """The cluster; None: this machine, or the Ray that this process has joined."""
     ordered: bool = True
     on_error: OnError = "raise"
     timeout_s: float | None = None
     retries: int = 2
     resources: Mapping[str, float] = field(default_factory=dict)
     working_dir: str | None = None
-    excludes: Sequence[str] = ()
-    """What does not go along of the function's directory."""
-    read: Mapping[str, Any] = field(default_factory=dict)
-    """How rows are read: the format, and options of it."""
-    storage: StorageOptions = field(default_factory=StorageOptions)
-    output: Printed | None = None
-    """Gets what the function prints, in this process; a job prints it into its log."""
     name: ClassVar[str] = "map"
-    source: ClassVar[str] = "The command"
-    libraries: ClassVar[tuple[str, ...]] = ()
-
-    @property
-    def cluster(self) -> str:
-        return self.word or "local"
 
     @property
     def code(self) -> Code | None:
@@ -82,9 +65,6 @@ class Map:
         paths = shared_paths(head, data=self.data, out=self.out)
         where = on_the_cluster(self.where, head)
         return replace(self, data=paths["data"], out=paths["out"][0], where=where, word=head.url, output=None)
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Self:
@@ -111,7 +91,8 @@ class Map:
             return batches_of(function, list(self.data), self.storage, **self.read)
         if self.read:
             raise ConfigError(
-                "--format and --read say how rows are read; --each file gives names.", fix="Leave them out."
+                "--format and --read say how rows are read, and --each file gives names of files instead.",
+                fix="Leave out --format and --read, or --each file.",
             )
         return files_of(function, list(self.data), self.storage)
 

@@ -3,29 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
-from typing import Any, ClassVar, Literal, Self
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, Self
 
 import pyarrow as pa
 
 from dray.clusters.resolve import Attached, Here
 from dray.errors import ConfigError
 from dray.events.telemetry import Sink
-from dray.ingesting.cache import Reading, used_cluster
 from dray.jobs.command import shared_paths
+from dray.jobs.commands.asked import AskedOfModel
 from dray.jobs.shared import Head
-from dray.learners.factorization.ids import as_ids
+from dray.learners.ids import as_ids
+from dray.learners.recommender import recommends
 from dray.learners.registry import available
 from dray.recommending.recommend import RecommendResult, recommend
 from dray.recommending.wanted_ids import is_file
-from dray.storage import StorageOptions
 
 MOST_BYTES = 4 << 20
 """Of lists that a job tells in its log; more have to be written to files."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recommend:
+class Recommend(AskedOfModel):
     """The best items of users, written to files or told."""
 
     model: Any
@@ -36,21 +36,12 @@ class Recommend:
     items: Any = None
     events: Any = None
     out: str | None = None
-    workers: int | Literal["auto"] = "auto"
-    threads: int | None = None
-    cluster: str = "local"
-    format: str | None = None
-    read: Mapping[str, Any] | None = None
-    cache: str | None = None
     most_users: int | None = None
-    storage: StorageOptions = field(default_factory=StorageOptions)
-    code: ClassVar[None] = None
     name: ClassVar[str] = "recommend"
-    source: ClassVar[str] = "The command"
 
     @property
     def libraries(self) -> tuple[str, ...]:
-        return tuple(learner.library for learner in available() if learner.layout == "keyed")
+        return tuple(learner.library for learner in available() if recommends(learner))
 
     def settled(self, head: Head) -> Self:
         paths = shared_paths(head, model=self.model, events=self.events, out=self.out, cache=self.cache)
@@ -76,13 +67,6 @@ class Recommend:
         [location] = shared_paths(head, **{name: given})[name]
         return location
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Self:
-        return cls(**{**values, "storage": StorageOptions(**values["storage"])})
-
     def execute(self, where: Here | Attached, sinks: Sequence[Sink], job: str | None = None) -> RecommendResult:
         result = recommend(
             self.model,
@@ -96,7 +80,7 @@ class Recommend:
             threads=self.threads,
             cluster=where.word,
             storage=self.storage,
-            reading=Reading(self.format, self.read, self.cache, cluster=used_cluster(self.workers, where.word)),
+            reading=self.reading(where),
             sinks=sinks,
             most_users=self.most_users,
         )
@@ -122,7 +106,7 @@ def _bytes(table: pa.Table) -> bytes:
     found: bytes = sink.getvalue().to_pybytes()
     if len(found) > MOST_BYTES:
         raise ConfigError(
-            f"The lists take {len(found):,} bytes, and a job tells at most {MOST_BYTES:,}.",
+            f"The lists take {len(found):,} bytes, and a job returns at most {MOST_BYTES:,} without files.",
             fix="Write them with --out (out=) to storage that the cluster reaches, or name fewer with --users.",
         )
     return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
 from dray.clusters.resolve import ON_KUBERNETES, Attached, Here
@@ -11,14 +11,15 @@ from dray.config.run_file import RunConfig
 from dray.errors import ConfigError, ModelError
 from dray.events.telemetry import Sink
 from dray.jobs.command import shared_paths
+from dray.jobs.commands.asked import Asked
 from dray.jobs.shared import Head, check_output
 from dray.learners.configs import make_config
 from dray.learners.registry import available, find
+from dray.learners.result import RunResult
 from dray.runs.directory import new_run_id, open_run
 from dray.runs.migrations import own_keys
 from dray.storage import StorageOptions
 from dray.training.checks import check_learner
-from dray.training.outcome import Result, result_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +44,8 @@ class Train:
         config = self.config
         if config.out is None and not head.here:
             raise ConfigError(
-                f"The run happens elsewhere, at {head.url}, and its output has no place that both sides see.",
-                fix="Add out: s3://bucket/runs/NAME (--out), or a directory on a network file system.",
+                f"The run is trained at {head.url}, and there is no output directory that both sides see.",
+                fix="Add --out s3://bucket/runs/NAME (out: in a run file), or a directory on a network file system.",
             )
         paths = shared_paths(
             head,
@@ -67,7 +68,7 @@ class Train:
         # A driver of an older dray sends the keys of every model.
         return cls(make_config(own_keys(values), origin="the job"))
 
-    def execute(self, where: Here | Attached, sinks: Sequence[Sink], job: str | None = None) -> Result:
+    def execute(self, where: Here | Attached, sinks: Sequence[Sink], job: str | None = None) -> RunResult:
         config = self.config.model_copy(update={"cluster": where.word})
         if job is None:
             from dray.training.train import train
@@ -77,12 +78,12 @@ class Train:
 
         return train_or_go_on(config, sinks, job=job, cluster=self.cluster)
 
-    def result_of(self, told: Mapping[str, Any]) -> Result:
-        return result_of(told, StorageOptions(**self.config.storage.model_dump()))
+    def result_of(self, told: Mapping[str, Any]) -> RunResult:
+        return find(told["learner"]).result(told, StorageOptions(**self.config.storage.model_dump()))
 
 
-@dataclass(frozen=True, slots=True)
-class Resume:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resume(Asked):
     """Going on with a run that ended before its last round."""
 
     run: str
@@ -90,16 +91,15 @@ class Resume:
     """The one that was asked for, or where the run was."""
     overrides: Mapping[str, Any] = field(default_factory=dict)
     """Other keys of the run file that do not change the model."""
-    storage: StorageOptions = field(default_factory=StorageOptions)
     code: ClassVar[None] = None
     name: ClassVar[str] = "resume"
-    source: ClassVar[str] = "The command"
 
     @staticmethod
     def of(run: str, storage: StorageOptions, overrides: Mapping[str, Any]) -> Resume:
         """Return the command; without a cluster among the overrides it goes on where the run was."""
         cluster = str(overrides.get("cluster") or where_it_ran(run, open_run(run, storage).document))
-        return Resume(run, cluster, {name: value for name, value in overrides.items() if name != "cluster"}, storage)
+        others = {name: value for name, value in overrides.items() if name != "cluster"}
+        return Resume(run=run, cluster=cluster, overrides=others, storage=storage)
 
     @property
     def libraries(self) -> tuple[str, ...]:
@@ -109,20 +109,13 @@ class Resume:
         [run] = shared_paths(head, **{"The run": self.run})["The run"]
         return replace(self, run=run)
 
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, values: Mapping[str, Any]) -> Self:
-        return cls(**{**values, "storage": StorageOptions(**values["storage"])})
-
-    def execute(self, where: Here | Attached, sinks: Sequence[Sink], job: str | None = None) -> Result:  # noqa: ARG002
+    def execute(self, where: Here | Attached, sinks: Sequence[Sink], job: str | None = None) -> RunResult:  # noqa: ARG002
         from dray.training.resume import resume
 
         return resume(self.run, self.storage, {**self.overrides, "cluster": where.word}, sinks)
 
-    def result_of(self, told: Mapping[str, Any]) -> Result:
-        return result_of(told, self.storage)
+    def result_of(self, told: Mapping[str, Any]) -> RunResult:
+        return find(told["learner"]).result(told, self.storage)
 
 
 def where_it_ran(run: str, document: Mapping[str, Any]) -> str:
@@ -130,9 +123,9 @@ def where_it_ran(run: str, document: Mapping[str, Any]) -> str:
     job, config = document.get("job"), document.get("config")
     if isinstance(job, str) and job.startswith(ON_KUBERNETES):
         raise ConfigError(
-            f"The run {run} was trained by the job {job.rpartition('/')[2]} on Kubernetes, whose cluster went with it.",
-            fix=f"dray resume {run} --cluster NAME goes on at a cluster that dray started (dray cluster up), "
-            "--cluster local on this machine.",
+            f"The run {run} was the job {job.rpartition('/')[2]} on Kubernetes, and its cluster ended with the job.",
+            fix=f"Go on at a cluster that dray started (dray cluster up): dray resume {run} --cluster NAME; or at this "
+            f"machine: dray resume {run} --cluster local.",
         )
     word = config.get("cluster") if isinstance(config, dict) else None
     if not isinstance(word, str):

@@ -7,7 +7,7 @@ from typing import Literal, NamedTuple
 
 from dray.learners.factorization.explicit_share import ExplicitPlan
 from dray.learners.factorization.implicit_share import ImplicitPlan
-from dray.learners.factorization.own_part import Ageing, SplitRule
+from dray.learners.factorization.unit_pairs import Ageing, SplitRule
 
 
 @dataclass(frozen=True)
@@ -24,12 +24,6 @@ class FactorPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class DealReport:
-    host: str
-    rows: int
-
-
-@dataclass(frozen=True, slots=True)
 class TurnReport:
     """What a stretch of training came to on this worker."""
 
@@ -40,9 +34,11 @@ class TurnReport:
     seconds: float
 
 
-class Place(NamedTuple):
-    """Where a call stands among those of an attempt on one worker: one that fails voids all that follow."""
+class CallPlace(NamedTuple):
+    """The place of a call among those of an attempt on one worker: one that fails voids all that follow."""
 
     attempt: int
+    series: int
+    """Calls that build on each other have the same one."""
     number: int
-    """From 0."""
+    """In its series, from 0."""

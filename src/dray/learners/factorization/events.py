@@ -79,7 +79,7 @@ class RowRule:
 
 
 @dataclass(frozen=True, slots=True)
-class Dealt:
+class UnitRows:
     """Rows of one block of users, in the order of the data: 12 bytes a row, 20 with times."""
 
     users: Ints
@@ -96,7 +96,7 @@ class Dealt:
     def __len__(self) -> int:
         return len(self.values)
 
-    def only(self, chosen: Mask) -> Dealt:
+    def only(self, chosen: Mask) -> UnitRows:
         """Return some of the rows."""
         times = None if self.times is None else self.times[chosen]
         return replace(

@@ -6,7 +6,7 @@ the blocks of items come from.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 
 from dray.learners.factorization import explicit
 from dray.learners.factorization.evaluate import Popularity, RankingSums, error_sums, popular_sums, ranking_sums
-from dray.learners.factorization.events import Dealt
+from dray.learners.factorization.events import UnitRows
 from dray.learners.factorization.explicit import ExplicitSettings, FactorBlock, Scale, Step, Task
 from dray.learners.factorization.factors import Factors, Floats, Ints, Longs, Seen
 from dray.learners.factorization.grid import Block, Layout, build_blocks, joined
-from dray.learners.factorization.own_part import OwnPart
 from dray.learners.factorization.pool import Threads
 from dray.learners.factorization.ratings import Triples
+from dray.learners.factorization.unit_pairs import UnitPairs
 
 
 @dataclass(frozen=True)
@@ -76,15 +76,15 @@ class ExplicitShare:
     items: dict[int, FactorBlock] = field(default_factory=dict)
     scale: Scale | None = None
 
-    def pieces(self, dealt: Sequence[Dealt]) -> Iterator[list[Dealt]]:
+    def pieces(self, rows_of_unit: Sequence[UnitRows]) -> Iterator[list[UnitRows]]:
         """Yield the rows of a unit, one piece of its users at a time: to make pairs of rows takes 40 bytes a row."""
         cells = self.plan.layout.shape.cells
         piece_of_user = (self.plan.layout.users.piece % cells).astype(np.uint8)
         for piece in range(cells):
-            yield [rows.only(piece_of_user[rows.users] == piece) for rows in dealt]
+            yield [rows.only(piece_of_user[rows.users] == piece) for rows in rows_of_unit]
 
-    def take(self, unit: int, parts: Iterable[OwnPart]) -> UnitReport:
-        """Build the blocks of a unit; each part has the pairs of other pieces of its users, in their order."""
+    def build(self, unit: int, parts: Iterable[UnitPairs]) -> UnitReport:
+        """Build the blocks of a unit; each of `parts` has the pairs of other pieces of its users, in their order."""
         layout = self.plan.layout
         start, stop = layout.users.span(unit)
         trained = np.zeros(stop - start, np.bool_)
@@ -101,11 +101,17 @@ class ExplicitShare:
         held = self.units[unit] = ExplicitUnit(row, Triples.joined(tests), trained)
         return UnitReport(unit, len(held), len(held.test), tuple(explicit.moments(block) for block in row), item_counts)
 
-    def stand(self, scale: Scale, users: dict[int, FactorBlock | None]) -> None:
+    def restore(self, scale: Scale, users: dict[int, FactorBlock | None]) -> None:
         """Restore these blocks of users; None is the state before the first epoch."""
         self.scale = scale
         for unit, block in users.items():
             self.users[unit] = self._first("users", unit) if block is None else block.copy()
+
+    def keep(self, units: Collection[int]) -> None:
+        """Drop all units but these."""
+        for unit in self.units.keys() - set(units):
+            del self.units[unit]
+            self.users.pop(unit, None)
 
     def turn(
         self, step: int, rate: float, threads: Threads, takes: Mapping[int, FactorBlock | None] | None = None

@@ -1,8 +1,7 @@
-"""Ids of users and items: strings or 64-bit integers, never both; from an id to its index."""
+"""From an id to its index."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -11,38 +10,11 @@ import pyarrow.compute as pc
 
 from dray.errors import DataError, ModelError
 from dray.learners.factorization.factors import Ints
+from dray.learners.ids import as_ids
 
 UNKNOWN = -1
 _FEW = 256
 """So many are looked up one by one; more by a hash table over all ids."""
-
-
-def as_ids(values: Any, what: str = "id") -> pa.Array:
-    """Return ids of any kind of string or integer as an Arrow array of string or int64.
-
-    1 and "1" are different ids; where both occur, one of them is a mistake.
-    """
-    if not isinstance(values, pa.Array | pa.ChunkedArray):
-        values = _from_python(values, what)
-    if isinstance(values, pa.ChunkedArray):
-        values = values.combine_chunks()
-    if pa.types.is_dictionary(values.type):
-        values = values.dictionary_decode()
-    kind = values.type
-    if values.null_count:
-        raise DataError(f"{values.null_count:,} of {len(values):,} {what}s are missing.", fix="Filter such rows out.")
-    if pa.types.is_string(kind) or pa.types.is_int64(kind):
-        return values
-    if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
-        return values.cast(pa.string())
-    if pa.types.is_integer(kind):
-        try:
-            return values.cast(pa.int64())
-        except pa.ArrowInvalid as error:
-            raise DataError(f"A {what} does not fit 64 bits with a sign: {error}.", fix="Use text for it.") from error
-    if pa.types.is_null(kind):
-        return values.cast(pa.string())
-    raise DataError(f"A {what} cannot be {kind}.", fix="Use text or whole numbers; cast the column first.")
 
 
 class Lookup:
@@ -105,25 +77,6 @@ class Lookup:
         if low < len(self.order) and self.ids[int(self.order[low])].as_py() == value:
             return int(self.order[low])
         return UNKNOWN
-
-
-def _from_python(values: Any, what: str) -> pa.Array:
-    if isinstance(values, str | int):
-        values = [values]
-    if isinstance(values, np.ndarray) and values.dtype.kind in "iu":
-        return pa.array(values)
-    listed = list(values) if isinstance(values, Iterable) else [values]
-    texts = next((value for value in listed if isinstance(value, str)), None)
-    numbers = next((v for v in listed if isinstance(v, int | np.integer) and not isinstance(v, bool)), None)
-    if texts is not None and numbers is not None:
-        raise DataError(
-            f"The {what}s {numbers!r} (a number) and {texts!r} (text) occur together: they would be different {what}s.",
-            fix=f"Write all {what}s as text, or all as whole numbers.",
-        )
-    try:
-        return pa.array(listed)
-    except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError) as error:
-        raise DataError(f"The {what}s cannot be used: {error}.", fix="Use text or whole numbers.") from error
 
 
 def _word(kind: pa.DataType) -> str:

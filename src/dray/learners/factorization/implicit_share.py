@@ -6,7 +6,7 @@ the other side, which come from the workers that hold them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,15 +14,15 @@ from numpy.typing import NDArray
 
 from dray.learners.factorization import implicit
 from dray.learners.factorization.evaluate import RankingSums, popular_sums, ranking_sums
-from dray.learners.factorization.events import Dealt
+from dray.learners.factorization.events import UnitRows
 from dray.learners.factorization.explicit import SideName, side_of
 from dray.learners.factorization.explicit_share import UnitReport, by_user_and_item, popularity_by_place
 from dray.learners.factorization.factors import Factors, Floats, Ints, Longs, Seen
 from dray.learners.factorization.grid import Layout, Shape
 from dray.learners.factorization.implicit import ImplicitSettings, Rows
-from dray.learners.factorization.own_part import OwnPart
 from dray.learners.factorization.pool import Threads
 from dray.learners.factorization.ratings import Triples
+from dray.learners.factorization.unit_pairs import UnitPairs
 
 _LEAST_UNITS = 4
 _MOST_UNITS = 64
@@ -100,30 +100,28 @@ class ImplicitShare:
     own: dict[tuple[SideName, int], Floats] = field(default_factory=dict)
     """The last solutions, where the next begin."""
 
-    def pieces(self, dealt: Sequence[Dealt]) -> Iterator[Sequence[Dealt]]:
+    def pieces(self, rows: Sequence[UnitRows]) -> Iterator[Sequence[UnitRows]]:
         """Yield the rows of a unit: all at once."""
-        yield dealt
+        yield rows
 
-    def take(self, unit: int, parts: Iterable[OwnPart]) -> UnitReport:
+    def build(self, unit: int, parts: Iterable[UnitPairs]) -> UnitReport:
         layout, (part,) = self.plan.layout, parts
         rows = implicit.rows_by_user([_placed(layout, part.train)], *self.plan.span("users", unit))
         self.units[unit] = ImplicitUnit(rows, _placed(layout, part.test))
         counts = np.bincount(part.train.items, minlength=len(layout.items.position)).astype(np.int32)
         return UnitReport(unit, len(part.train), len(part.test), (), counts)
 
-    def give_items(self, own: Sequence[int], units: Sequence[int]) -> list[Triples]:
-        """Return the entries of the users of `own` with the items of each unit; users and items change places."""
-        users, items, values = (np.concatenate(arrays) for arrays in zip(*map(self._entries, own), strict=True))
-        order = np.argsort(items, kind="stable")
-        ascending = items[order]
-        edges = np.searchsorted(ascending, self.plan.layout.items.starts)
-        chosen = [order[edges[unit] : edges[unit + 1]] for unit in units]
-        return [Triples(items[rows], users[rows], values[rows]) for rows in chosen]
-
     def take_items(self, unit: int, parts: Sequence[Triples]) -> None:
         self.by_item[unit] = implicit.rows_by_user(parts, *self.plan.span("items", unit))
 
-    def stand(self, side: SideName, parts: dict[int, PartFactors | None]) -> None:
+    def keep(self, units: Collection[int]) -> None:
+        """Drop all units but these."""
+        for unit in self.units.keys() - set(units):
+            del self.units[unit]
+        for unit in self.by_item.keys() - set(units):
+            del self.by_item[unit]
+
+    def restore(self, side: SideName, parts: dict[int, PartFactors | None]) -> None:
         """Restore these units; None is the state before the first epoch."""
         for unit, part in parts.items():
             self.own[side, unit] = self.plan.first(side, unit) if part is None else part.factors.copy()
@@ -171,7 +169,7 @@ class ImplicitShare:
     def seen(self, unit: int, piece: int) -> Triples:  # noqa: ARG002  (there is one)
         """Return a unit's pairs, by user and item."""
         layout = self.plan.layout
-        users, items, values = self._entries(unit)
+        users, items, values = _entries(self.plan, unit, self.units[unit])
         users, items = layout.users.order[users], layout.items.order[items]
         order = by_user_and_item(users, items)
         return Triples(users[order], items[order], values[order])
@@ -181,11 +179,26 @@ class ImplicitShare:
         start, stop = self.plan.span("users", unit)
         return self.plan.layout.users.order[start:stop], np.diff(self.units[unit].rows.starts).astype(np.int32)
 
-    def _entries(self, unit: int) -> tuple[Ints, Ints, Floats]:
-        """Return the places of users and items, and the values, of a unit's pairs."""
-        rows, first = self.units[unit].rows, self.plan.span("users", unit)[0]
-        users = np.repeat(np.arange(len(rows), dtype=np.int32) + np.int32(first), np.diff(rows.starts))
-        return users, rows.columns, rows.weights
+
+def give_items(plan: ImplicitPlan, held: Mapping[int, ImplicitUnit], units: Sequence[int]) -> list[Triples]:
+    """Return the entries of the users of the held units with the items of each of `units`.
+
+    Users and items change places.
+    """
+    entries = [_entries(plan, unit, own) for unit, own in held.items()]
+    users, items, values = (np.concatenate(arrays) for arrays in zip(*entries, strict=True))
+    order = np.argsort(items, kind="stable")
+    ascending = items[order]
+    edges = np.searchsorted(ascending, plan.layout.items.starts)
+    chosen = [order[edges[unit] : edges[unit + 1]] for unit in units]
+    return [Triples(items[rows], users[rows], values[rows]) for rows in chosen]
+
+
+def _entries(plan: ImplicitPlan, unit: int, held: ImplicitUnit) -> tuple[Ints, Ints, Floats]:
+    """Return the places of users and items, and the values, of a unit's pairs."""
+    rows, first = held.rows, plan.span("users", unit)[0]
+    users = np.repeat(np.arange(len(rows), dtype=np.int32) + np.int32(first), np.diff(rows.starts))
+    return users, rows.columns, rows.weights
 
 
 def _placed(layout: Layout, triples: Triples) -> Triples:

@@ -19,8 +19,8 @@ import pyarrow.types as pt
 from dray.errors import DataError
 from dray.learners.factorization.events import Trouble, Wrong, refusal, require_weights
 from dray.learners.factorization.factors import Longs
-from dray.learners.factorization.ids import as_ids
 from dray.learners.factorization.times import TimeSketch
+from dray.learners.ids import as_ids
 
 _PIECES_ROWS = 1 << 20
 

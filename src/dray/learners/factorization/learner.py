@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Literal
 
 from dray.learners.learner import Flag, Words
+from dray.learners.result import typed
 
 if TYPE_CHECKING:
+    from dray.events.kinds import Event
     from dray.learners.factorization.config import FactorizationConfig
+    from dray.learners.factorization.driver import FactorDriver
+    from dray.learners.factorization.recommender import FactorRecommender
+    from dray.learners.factorization.result import FactorResult
     from dray.learners.factorization.worker import FactorWorker
     from dray.learners.predictor import Predictor
     from dray.storage import StorageOptions
@@ -21,10 +27,7 @@ class Factorization:
     default_rounds = "20 with ratings, 15 with events"
     words = Words(step="epoch", rows="ratings")
     layout: Literal["rows", "keyed"] = "keyed"
-    data_fields = frozenset(
-        {"data", "user", "item", "rating", "event", "time", "eval", "eval_fraction", "split_seed", "read"}
-    )
-    interruptible = True
+    fit_fields = frozenset({"params", "rounds", "early_stop", "eval_at"})
     flags = (
         Flag("user", "Column with the user's id, text or whole numbers; needed.", "COLUMN"),
         Flag("item", "Column with the item's id; needed.", "COLUMN"),
@@ -76,6 +79,18 @@ class Factorization:
 
         return FactorWorker(number, threads)
 
+    def driver_side(
+        self, config: FactorizationConfig, storage: StorageOptions, emit: Callable[[Event], object]
+    ) -> FactorDriver:
+        from dray.learners.factorization.driver import FactorDriver
+
+        return FactorDriver(config, storage, emit)
+
+    def result(self, document: Mapping[str, Any], storage: StorageOptions) -> FactorResult:
+        from dray.learners.factorization.result import FactorResult
+
+        return FactorResult(**typed(document), storage=storage)
+
     def recognises(self, location: str, storage: StorageOptions) -> bool:
         from dray.learners.factorization.opening import is_model
 
@@ -85,6 +100,11 @@ class Factorization:
         from dray.learners.factorization.predictor import open_pairs
 
         return open_pairs(location, storage)
+
+    def open_recommender(self, location: str, storage: StorageOptions) -> FactorRecommender:
+        from dray.learners.factorization.opening import open_recommender
+
+        return open_recommender(location, storage)
 
 
 FACTORIZATION = Factorization()

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -19,9 +19,14 @@ from dray.errors import DAMAGE, ModelError
 from dray.learners.factorization import fold_in, model_files
 from dray.learners.factorization.factors import Factors, Floats, Ints, Longs, Seen
 from dray.learners.factorization.fold_in import Doubles, Folded
-from dray.learners.factorization.ids import UNKNOWN, as_ids
+from dray.learners.factorization.ids import UNKNOWN
 from dray.learners.factorization.stored_model import StoredModel
-from dray.learners.factorization.top import EMPTY, ItemIndex, Tiles, best_for_users, best_of, require_some
+from dray.learners.factorization.top import EMPTY, ItemIndex, Tiles, best_for_users, best_of
+from dray.learners.ids import as_ids
+from dray.learners.recommender import require_some
+
+if TYPE_CHECKING:
+    from dray.learners.factorization.recommender import FactorRecommender
 
 By = Literal["factors", "fold-in", "popularity"]
 _ROWS_AT_ONCE = 1 << 16
@@ -145,6 +150,12 @@ class FactorModel(StoredModel):
         cosines[index] = -np.inf
         best = best_of(cosines, n)
         return Recommended(self._ids(best), np.clip(cosines[best], -1, 1), "factors")
+
+    def recommender(self) -> FactorRecommender:
+        """Return itself as what `dray.recommend` asks; its columns are "user" and "item"."""
+        from dray.learners.factorization.recommender import FactorRecommender
+
+        return FactorRecommender(self)
 
     def _lists(
         self, ids: pa.Array, found: Ints, n: int, exclude_seen: bool, items: Any, threads: int

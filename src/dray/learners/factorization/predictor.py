@@ -7,10 +7,10 @@ import pyarrow as pa
 from dray.data.features import require_column
 from dray.errors import ConfigError
 from dray.learners.factorization.events import require_id
-from dray.learners.factorization.ids import as_ids
 from dray.learners.factorization.model import FactorModel
-from dray.learners.factorization.model_ids import as_model_has
-from dray.learners.factorization.opening import Recommender, open_recommender
+from dray.learners.factorization.opening import open_recommender
+from dray.learners.factorization.recommender import FactorRecommender
+from dray.learners.ids import as_ids, as_model_has
 from dray.learners.predictor import Counted, Question
 from dray.storage import StorageOptions
 
@@ -18,26 +18,19 @@ SCORE = "score"
 
 
 class PairsPredictor:
-    """Scores pairs. Another process gets the location of the model, whose arrays it maps."""
+    """Scores pairs. Another process gets the location of the model, as the recommender pickles."""
 
     learner = "factorization"
     categories: tuple[str, ...] = ()
     uses_threads = False
 
-    def __init__(self, known: Recommender, named: str, storage: StorageOptions) -> None:
-        self._model: FactorModel | None = known.model
-        self._location, self._named, self._storage = known.location, named, storage
-        self.columns: tuple[str, ...] = (known.rule.user, known.rule.item)
-
-    def __getstate__(self) -> dict[str, object]:
-        return self.__dict__ | {"_model": None}
+    def __init__(self, recommender: FactorRecommender, named: str) -> None:
+        self._recommender, self._named = recommender, named
+        self.columns: tuple[str, ...] = (recommender.user_column, recommender.item_column)
 
     @property
     def model(self) -> FactorModel:
-        if self._model is None:
-            assert self._location is not None
-            self._model = FactorModel.load(self._location, self._storage)
-        return self._model
+        return self._recommender.model
 
     def check(self, schema: pa.Schema) -> None:
         for side, name in zip(("user", "item"), self.columns, strict=True):
@@ -80,4 +73,4 @@ class OpenPairs:
 
 def open_pairs(location: str, storage: StorageOptions) -> PairsPredictor:
     """Open the recommender of a finished run, or of a model's directory."""
-    return PairsPredictor(open_recommender(location, storage), location, storage)
+    return PairsPredictor(open_recommender(location, storage), location)

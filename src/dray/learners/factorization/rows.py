@@ -1,7 +1,7 @@
 """From Parquet to what is trained on: a first pass over all ids, then the rows, divided by block of users.
 
 Workers scan their row groups (`scan`); the driver merges what they found (`merge`); then the same rows are read again,
-as indices and values (`deal`). No row becomes a Python object.
+as indices and values (`by_unit`). No row becomes a Python object.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from dray.data.shards import Slice
 from dray.errors import DataError
 from dray.learners.factorization.counts import count_numbers
 from dray.learners.factorization.events import (
-    Dealt,
     Mask,
     RowRule,
     Trouble,
+    UnitRows,
     Wrong,
     count_types,
     first_example,
@@ -32,13 +32,26 @@ from dray.learners.factorization.events import (
     wrong_ratings,
 )
 from dray.learners.factorization.factors import Floats, Ints, Longs
-from dray.learners.factorization.ids import UNKNOWN, as_ids
+from dray.learners.factorization.ids import UNKNOWN
 from dray.learners.factorization.known import Found, IdCounts, Ids, Known, found_before, merge
 from dray.learners.factorization.times import TimeSketch, seconds_of
+from dray.learners.ids import as_ids
 from dray.retry import OnWait, no_report
 from dray.storage import StorageOptions
 
-__all__ = ["Dealt", "Found", "Ids", "Known", "RowRule", "deal", "found_before", "merge", "require_columns", "scan"]
+__all__ = [
+    "Found",
+    "Ids",
+    "Known",
+    "RowRule",
+    "UnitRows",
+    "by_unit",
+    "found_before",
+    "merge",
+    "read_as_one",
+    "require_columns",
+    "scan",
+]
 
 OnRows = Callable[[int], None]
 _LEAST_ROWS = 1 << 20
@@ -81,7 +94,7 @@ def scan(
     return found
 
 
-def deal(
+def by_unit(
     slices: Sequence[Slice],
     rule: RowRule,
     ids: Ids,
@@ -92,13 +105,13 @@ def deal(
     on_wait: OnWait = no_report,
     *,
     test: bool = False,
-) -> list[tuple[Dealt, ...]]:
+) -> list[tuple[UnitRows, ...]]:
     """Return these rows by block of users, each in some pieces in the order of the data.
 
     In pieces, since to join them would need memory for a block's rows twice, scattered over the heap.
     """
     users, items = _Finder(ids.user_ids, rule.user), _Finder(ids.item_ids, rule.item)
-    pieces: list[list[Dealt]] = [[] for _ in range(blocks)]
+    pieces: list[list[UnitRows]] = [[] for _ in range(blocks)]
     at_once = min(_MOST_ROWS, max(_LEAST_ROWS, len(ids.user_ids), len(ids.item_ids)))
     block_type = np.uint16 if blocks <= 1 << 16 else np.int32  # numpy sorts 16 bits in one pass
     for batches in _gathered(_read(slices, rule, storage, on_wait), at_once, on_rows):
@@ -114,8 +127,14 @@ def deal(
         for number, rows in enumerate(np.split(order, ends[:-1])):
             if len(rows):
                 own = None if time is None else time[rows]
-                pieces[number].append(Dealt(user[rows], item[rows], value[rows], own, test))
+                pieces[number].append(UnitRows(user[rows], item[rows], value[rows], own, test))
     return [tuple(held) for held in pieces]
+
+
+def read_as_one(slices: Sequence[Slice], rule: RowRule, ids: Ids, storage: StorageOptions) -> tuple[UnitRows, ...]:
+    """Return these rows as those of a single block of users."""
+    (pieces,) = by_unit(slices, rule, ids, np.zeros(len(ids.user_ids), np.int64), 1, storage)
+    return pieces
 
 
 def _read(

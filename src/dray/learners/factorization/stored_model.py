@@ -12,8 +12,9 @@ import pyarrow as pa
 from dray.errors import DAMAGE, ModelError
 from dray.learners.factorization import model_files
 from dray.learners.factorization.factors import Factors, Ints, Longs, Seen
-from dray.learners.factorization.ids import UNKNOWN, Lookup, as_ids
+from dray.learners.factorization.ids import UNKNOWN, Lookup
 from dray.learners.factorization.vector_files import write_vectors
+from dray.learners.ids import as_ids
 from dray.storage import DEFAULT, StorageOptions
 from dray.threads.limits import cpus_of_this_process
 

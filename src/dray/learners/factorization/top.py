@@ -18,8 +18,9 @@ import numpy as np
 import numpy.typing as npt
 from threadpoolctl import threadpool_limits
 
-from dray.errors import ConfigError, ModelError
+from dray.errors import ModelError
 from dray.learners.factorization.factors import Factors, Floats, Ints, Seen
+from dray.learners.recommender import require_some
 
 USERS_AT_ONCE = 256
 ITEMS_AT_ONCE = 2048
@@ -255,8 +256,3 @@ def _empty_heaps(shape: tuple[int, ...], kind: type[np.floating[Any]]) -> tuple[
     from dray.learners.factorization.top_kernels import NO_ITEM
 
     return np.full(shape, -np.inf, kind), np.full(shape, NO_ITEM, np.int32)
-
-
-def require_some(n: int) -> None:
-    if n < 1:
-        raise ConfigError(f"{n} items were asked for.", fix="Ask for at least one.")

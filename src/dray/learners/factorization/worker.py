@@ -1,45 +1,47 @@
-"""One worker of a recommender's training: reads rows, holds units of users and items, trains them, tells how it is.
+"""One worker of a recommender's training: reads rows, holds units of users and items, trains them, reports how it is.
 
-Knows nothing of Ray. What is trained, and what it needs from others, is in `learners/factorization`; who needs what
-when, in `training/factorization`. Methods that return a tuple leave all but its first value where they were made.
+Knows nothing of Ray. Methods that return a tuple leave all but its first value where they were made. Units that are
+built or adopted while an attempt goes on wait in `_coming` until `keep`: within an attempt nothing else is trained.
 """
 
 from __future__ import annotations
 
 import socket
-import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
 
 from dray.data.shards import Slice
 from dray.data.stream import give_memory_back
-from dray.errors import StorageError
-from dray.events.sampler import UsageReader
 from dray.learners.factorization import rows as row_reader
-from dray.learners.factorization.calls import DealReport, FactorPlan, Place, TurnReport
+from dray.learners.factorization.calls import CallPlace, FactorPlan, TurnReport
 from dray.learners.factorization.evaluate import RankingSums
-from dray.learners.factorization.events import Dealt, RowRule
-from dray.learners.factorization.explicit import FactorBlock, Scale, SideName
+from dray.learners.factorization.events import RowRule, UnitRows
+from dray.learners.factorization.explicit import ExplicitSettings, FactorBlock, Scale, SideName
 from dray.learners.factorization.explicit_share import ExplicitPlan, ExplicitShare, ExplicitUnit, UnitReport
 from dray.learners.factorization.factors import Ints, Longs
+from dray.learners.factorization.implicit import ImplicitSettings
 from dray.learners.factorization.implicit_share import (
     ImplicitPlan,
     ImplicitShare,
     ImplicitUnit,
     PartFactors,
+    give_items,
 )
 from dray.learners.factorization.known import Found, Ids
-from dray.learners.factorization.own_part import OwnPart, PartNotes, own_part
 from dray.learners.factorization.pool import Threads
 from dray.learners.factorization.ratings import Triples
+from dray.learners.factorization.unit_pairs import PairNotes, UnitPairs, unit_pairs
+from dray.learners.layouts import ReadRows
 from dray.learners.learner import InputGone
-from dray.learners.status import Proof, Status, Stopped
+from dray.learners.reporting_worker import ReportingWorker
+from dray.learners.status import Proof
 from dray.storage import StorageOptions
-from dray.threads.verify import CoresUsed, judge
+from dray.threads.verify import CoresUsed
 
 PROOF_SECONDS = 1.0
 PASSES = 2
@@ -47,150 +49,146 @@ PASSES = 2
 T = TypeVar("T")
 
 
-class FactorWorker:
-    """`status`, `latest`, `abandon` and `stop` may be called from any thread; the rest from one at a time."""
+class FactorWorker(ReportingWorker):
+    """`status`, `latest`, `interrupt` and `stop` may be called from any thread; the rest from one at a time, but what
+    `KeyedSide` says may run beside."""
 
     def __init__(self, number: int, threads: int) -> None:
-        self.number = number
-        """In its group."""
-        self._threads = threads
+        super().__init__(number, threads)
         self._pool = Threads(threads)
         self._plan: FactorPlan | None = None
         self._explicit: ExplicitShare | None = None
         self._implicit: ImplicitShare | None = None
-        self._usage = UsageReader()
-        self._usage_lock = threading.Lock()
-        self._rows = 0
-        self._read = 0
-        self._to_read = 0
-        self._trouble = ""
+        self._coming: ExplicitShare | ImplicitShare | None = None
+        """Units that are not trained yet."""
         self._void = 0
         """Attempts up to this one were given up: what is still asked for them is not done."""
-        self._reached: tuple[int, int] = (0, 0)
+        self._reached: tuple[int, int, int] = (0, 0, 0)
         self._failure: tuple[int, Exception] | None = None
         """What went wrong in an attempt: told by whatever is asked for next in it."""
         self._turns: list[TurnReport] = []
         self._trained_s = 0.0
-        self._cores: CoresUsed | None = None
         self._warm = False
-        self._proof: Proof | None = None
-        self._stop = threading.Event()
 
-    # From any thread
-
-    def status(self, after_round: int) -> Status:  # noqa: ARG002  (the driver knows the epochs)
-        with self._usage_lock:
-            usage = self._usage.read()
-        share = min(1.0, self._read / self._to_read) if self._to_read else 0.0
-        return Status(usage, int(self._rows * share), self._rows, (), self._proof, self._trouble, 0)
-
-    def latest(self) -> None:
-        """The driver has its own copies."""
-
-    def abandon(self, attempt: int) -> None:
+    def interrupt(self, attempt: int) -> None:
         self._void = max(self._void, attempt)
-
-    def stop(self) -> None:
-        self._stop.set()
 
     # Rows
 
     def scan(self, slices: Sequence[Slice], rule: RowRule, storage: StorageOptions, test: bool) -> Found:
         rows = sum(piece.rows for piece in slices)
-        self._rows += rows
-        self._to_read += PASSES * rows
-        found = row_reader.scan(slices, rule, storage, self._on_rows, self._on_wait, test=test)
+        self.rows += rows
+        self.to_read += PASSES * rows
+        found = row_reader.scan(slices, rule, storage, self.on_rows, self.on_wait, test=test)
         give_memory_back()
         return found
 
-    def deal(
+    def read(
         self,
         slices: Sequence[Slice],
+        units: Sequence[int],
+        test: bool,
         rule: RowRule,
         ids: Ids,
         unit_of_user: Ints,
-        units: Sequence[int],
         storage: StorageOptions,
-        test: bool,
-    ) -> tuple[DealReport | tuple[Dealt, ...], ...]:
+    ) -> tuple[ReadRows | tuple[UnitRows, ...], ...]:
         """Return the rows of the users of these units, and pass over all others."""
         rows = sum(piece.rows for piece in slices)
-        self._to_read = max(self._to_read, self._read + rows)
+        self.to_read = max(self.to_read, self._read + rows)
         # Of all others there is one more, which is dropped: a worker's loss brings a few units back, not all.
         place = np.full(int(unit_of_user.max(initial=0)) + 1, len(units), np.int32)
         place[list(units)] = np.arange(len(units))
-        dealt = row_reader.deal(
-            *(slices, rule, ids, place[unit_of_user], len(units) + 1, storage, self._on_rows, self._on_wait), test=test
+        found = row_reader.by_unit(
+            *(slices, rule, ids, place[unit_of_user], len(units) + 1, storage, self.on_rows, self.on_wait), test=test
         )
         give_memory_back()
-        return DealReport(socket.gethostname(), rows), *dealt[: len(units)]
+        return ReadRows(socket.gethostname(), rows), *found[: len(units)]
 
-    def prepare(self, plan: FactorPlan) -> None:
+    def prepare(self, preparation: FactorPlan) -> None:
         """Begin with nothing."""
-        self._plan = plan
-        self._explicit = ExplicitShare(plan.plan) if isinstance(plan.plan, ExplicitPlan) else None
-        self._implicit = ImplicitShare(plan.plan) if isinstance(plan.plan, ImplicitPlan) else None
+        self._plan = preparation
+        plan = preparation.plan
+        self._explicit = ExplicitShare(plan) if isinstance(plan, ExplicitPlan) else None
+        self._implicit = ImplicitShare(plan) if isinstance(plan, ImplicitPlan) else None
+        self._coming = ExplicitShare(plan) if isinstance(plan, ExplicitPlan) else ImplicitShare(plan)
 
-    def take(self, unit: int, *dealt: tuple[Dealt, ...]) -> tuple[UnitReport, PartNotes]:
+    def build(self, unit: int, *rows: tuple[UnitRows, ...]) -> tuple[UnitReport, PairNotes]:
         """Make a unit of its rows, which are in the order of the data."""
-        self._check_stop()
-        assert self._plan is not None
-        plan, notes = self._plan, PartNotes()
+        self.check_stop()
+        assert self._plan is not None and self._coming is not None
+        plan, coming, notes = self._plan, self._coming, PairNotes()
 
-        def parts() -> Iterator[OwnPart]:
+        def pairs() -> Iterator[UnitPairs]:
             nonlocal notes
-            for rows in self._share.pieces([piece for some in dealt for piece in some]):
-                part = own_part(rows, plan.kind, plan.split, plan.ageing)
-                notes += part.notes
-                yield part
+            for some in coming.pieces([piece for listed in rows for piece in listed]):
+                made = unit_pairs(some, plan.kind, plan.split, plan.ageing)
+                notes += made.notes
+                yield made
 
-        report = self._share.take(unit, parts())
+        report = coming.build(unit, pairs())
         give_memory_back()
         return report, notes
 
-    def give_items(self, own: Sequence[int], units: Sequence[int]) -> tuple[Triples | None, ...]:
+    def give(self, own: Sequence[int], units: Sequence[int]) -> tuple[Triples | None, ...]:
         """Return the events that the users of `own` had with the items of each unit."""
-        return None, *self._implicit_share.give_items(own, units)
+        coming = self._coming
+        assert isinstance(coming, ImplicitShare)
+        units_here = {**coming.units, **self._implicit_share.units}
+        held = {unit: units_here[unit] for unit in own}
+        return None, *give_items(self._implicit_share.plan, held, units)
 
-    def take_items(self, unit: int, *parts: Triples) -> None:
-        self._implicit_share.take_items(unit, parts)
+    def complete(self, unit: int, *given: Triples) -> None:
+        assert isinstance(self._coming, ImplicitShare)
+        self._coming.take_items(unit, given)
 
-    def hand_over(self, units: Sequence[int]) -> tuple[Any, ...]:
+    def export(self, units: Sequence[int]) -> tuple[Any, ...]:
         """Return units as they are, for another worker."""
-        items = self._implicit.by_item if self._implicit else {}
-        return None, *((self._share.units[unit], items.get(unit)) for unit in units)
+        coming = self._coming
+        held = {**coming.units, **self._share.units} if coming is not None else {}
+        items: dict[int, Any] = {}
+        if self._implicit is not None and isinstance(coming, ImplicitShare):
+            items = {**coming.by_item, **self._implicit.by_item}
+        return None, *((held[unit], items.get(unit)) for unit in units)
 
-    def receive(self, units: Sequence[int], *contents: Any) -> None:
+    def adopt(self, units: Sequence[int], *contents: Any) -> None:
         for unit, (held, by_item) in zip(units, contents, strict=True):
-            if self._explicit is not None:
+            if isinstance(self._coming, ExplicitShare):
                 assert isinstance(held, ExplicitUnit)
-                self._explicit.units[unit] = held
+                self._coming.units[unit] = held
             elif isinstance(held, ImplicitUnit):
-                self._implicit_share.units[unit] = held
+                assert self._coming is not None
+                self._coming.units[unit] = held
                 if by_item is not None:
-                    self._implicit_share.by_item[unit] = by_item
+                    self._coming.by_item[unit] = by_item
 
     def keep(self, units: Sequence[int]) -> None:
-        """Drop all units but these: others hold them."""
-        for unit in self._share.units.keys() - set(units):
-            self._share.units.pop(unit)
-            if self._explicit is not None:
-                self._explicit.users.pop(unit, None)
-            if self._implicit is not None:
-                self._implicit.by_item.pop(unit, None)
+        """Hold exactly these units: those that were built or adopted join, all others are dropped."""
+        coming = self._coming
+        assert coming is not None
+        for share, new in ((self._explicit, coming), (self._implicit, coming)):
+            if share is None:
+                continue
+            for unit in units:
+                if unit not in share.units:
+                    share.units[unit] = new.units[unit]  # type: ignore[assignment]
+                if isinstance(share, ImplicitShare) and isinstance(new, ImplicitShare) and unit in new.by_item:
+                    share.by_item.setdefault(unit, new.by_item[unit])
+            share.keep(units)
+        coming.keep(())
         give_memory_back()
 
     # Explicit ratings
 
-    def stand(self, place: Place, scale: Scale, units: Sequence[int], *users: FactorBlock | None) -> None:
-        """Have these units stand where the training does; None is the beginning."""
+    def restore(self, place: CallPlace, scale: Scale, units: Sequence[int], *users: FactorBlock | None) -> None:
+        """Set these units to a checkpoint; None is the beginning."""
         with self._in_order(place):
             self._explicit_share.items.clear()
-            self._explicit_share.stand(scale, dict(zip(units, users, strict=True)))
+            self._explicit_share.restore(scale, dict(zip(units, users, strict=True)))
 
     def turn(
         self,
-        place: Place,
+        place: CallPlace,
         step: int,
         rate: float,
         takes: Sequence[int],
@@ -213,7 +211,7 @@ class FactorWorker:
             self._turns.append(TurnReport((*squares, *more), finite, rows, seconds + more_seconds))
         return None, *given
 
-    def finish(self, place: Place, units: Sequence[int]) -> tuple[TurnReport | FactorBlock, ...]:
+    def finish(self, place: CallPlace, units: Sequence[int]) -> tuple[TurnReport | FactorBlock, ...]:
         """Return what the turns of the epoch came to, and blocks of users as it left them."""
         with self._in_order(place):
             finite, blocks = self._explicit_share.copies(units)
@@ -236,15 +234,15 @@ class FactorWorker:
 
     # Implicit feedback
 
-    def stand_part(self, place: Place, side: SideName, units: Sequence[int], *parts: PartFactors | None) -> None:
+    def restore_side(self, place: CallPlace, side: SideName, units: Sequence[int], *parts: PartFactors | None) -> None:
         with self._in_order(place):
-            self._implicit_share.stand(side, dict(zip(units, parts, strict=True)))
+            self._implicit_share.restore(side, dict(zip(units, parts, strict=True)))
 
     def first_parts(self, side: SideName, units: Sequence[int]) -> tuple[PartFactors | None, ...]:
         """Return these parts as they are before the first iteration."""
         return None, *(PartFactors.of(self._implicit_share.plan.first(side, unit)) for unit in units)
 
-    def solve(self, place: Place, side: SideName, *others: PartFactors) -> tuple[TurnReport | PartFactors, ...]:
+    def solve(self, place: CallPlace, side: SideName, *others: PartFactors) -> tuple[TurnReport | PartFactors, ...]:
         """Solve the rows of one side that are held here; return their factors, in the order of the units."""
         share = self._implicit_share
         with self._in_order(place):
@@ -262,9 +260,7 @@ class FactorWorker:
     ) -> dict[int, RankingSums]:
         """Return how the units' users (the first blocks) rank all items (the others)."""
         users = dict(zip(units, blocks, strict=False))
-        found: dict[int, RankingSums] = self._share.rankings(
-            users, blocks[len(units) :], item_counts, ks, self._threads
-        )
+        found: dict[int, RankingSums] = self._share.rankings(users, blocks[len(units) :], item_counts, ks, self.threads)
         return found
 
     def popular(self, units: Sequence[int], item_counts: Longs, ks: Sequence[int]) -> dict[int, RankingSums]:
@@ -282,23 +278,30 @@ class FactorWorker:
         give_memory_back()
         return counts
 
-    def end_training(self) -> Proof:
-        """Drop what is trained, which others have by now; return whether the threads were used."""
+    def train_with(self, number: int, settings: ExplicitSettings | ImplicitSettings) -> None:
+        """Train the fit of that number from now on, with these settings."""
+        if isinstance(settings, ExplicitSettings):
+            self._explicit_share.plan = replace(self._explicit_share.plan, settings=settings)
+        else:
+            self._implicit_share.plan = replace(self._implicit_share.plan, settings=settings)
+        if number != self.fit:
+            self.begin_fit(number)
+            self._trained_s, self._warm = 0.0, False
+
+    def end_fit(self, last: bool) -> Proof:
+        """Drop what is trained, which the driver has by now; return whether the threads were used.
+
+        With `last`, drop what only another fit would need.
+        """
         if self._explicit is not None:
             self._explicit.users.clear()
             self._explicit.items.clear()
         if self._implicit is not None:
             self._implicit.own.clear()
-            self._implicit.by_item.clear()
+            if last:
+                self._implicit.by_item.clear()
         give_memory_back()
-        return self._prove()
-
-    def _prove(self) -> Proof:
-        """Judge the cores used so far, once."""
-        if self._proof is None:
-            measured = (self._cores or CoresUsed().start()).stop()
-            self._proof = Proof(self._threads, measured.cores, judge(self._threads, measured))
-        return self._proof
+        return self.prove()
 
     @property
     def _share(self) -> Any:
@@ -315,14 +318,16 @@ class FactorWorker:
         return self._implicit
 
     @contextmanager
-    def _in_order(self, place: Place) -> Iterator[None]:
-        """Do what is asked for in an attempt only if all before it in that attempt was done."""
-        self._check_stop()
+    def _in_order(self, place: CallPlace) -> Iterator[None]:
+        """Do what is asked for in an attempt only if all before it in its series was done."""
+        self.check_stop()
         if place.number == 0:
             self._turns = []
         if self._failure is not None and self._failure[0] == place.attempt:
             raise self._failure[1]
-        if place.attempt <= self._void or (place.number and self._reached != (place.attempt, place.number - 1)):
+        if place.attempt <= self._void or (
+            place.number and self._reached != (place.attempt, place.series, place.number - 1)
+        ):
             raise InputGone("What was to come before in this epoch was given up, or has failed.", fix="")
         try:
             yield
@@ -331,14 +336,10 @@ class FactorWorker:
             raise
         self._reached = place
 
-    def _check_stop(self) -> None:
-        if self._stop.is_set():
-            raise Stopped
-
     def _timed(self, work: Callable[[], T]) -> tuple[T, float]:
         """Return what the work gives, and its seconds."""
-        if self._cores is None:
-            self._cores = CoresUsed().start()
+        if self.cores is None:
+            self.cores = CoresUsed().start()
         began = time.perf_counter()
         result = work()
         seconds = time.perf_counter() - began
@@ -348,17 +349,9 @@ class FactorWorker:
     def _after_epoch(self) -> None:
         """Prove the threads once there is enough to judge by; the first epoch may have compiled the kernels."""
         if not self._warm:
-            self._warm, self._cores, self._trained_s = True, CoresUsed().start(), 0.0
+            self._warm, self.cores, self._trained_s = True, CoresUsed().start(), 0.0
         elif self._trained_s >= PROOF_SECONDS:
-            self._prove()
-
-    def _on_rows(self, rows: int) -> None:
-        self._read += rows
-        self._check_stop()
-
-    def _on_wait(self, error: StorageError, _wait_s: float) -> None:
-        self._trouble = error.what
-        self._on_rows(0)
+            self.prove()
 
 
 def _arrived(block: Any) -> FactorBlock | None:

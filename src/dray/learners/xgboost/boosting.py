@@ -1,7 +1,7 @@
-"""XGBoost as a learner: one part of the rows in a training, alone or as a member of a ring.
+"""XGBoost as a learner: one shard of the rows in a training, alone or as a member of a ring.
 
 Knows nothing of Ray: the same code runs in the driver's process and in a worker. A ring may break at any moment; what a
-part holds afterwards (its matrices, the model of the last complete round) is enough to go on in another ring.
+shard holds afterwards (its matrices, the model of the last complete round) is enough to go on in another ring.
 """
 
 from __future__ import annotations
@@ -10,21 +10,24 @@ import base64
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
+import numpy as np
 import xgboost
 
 from dray.data.features import Column
-from dray.data.prepare import Preparation
 from dray.data.shards import Units
-from dray.data.stream import Stream, give_memory_back
+from dray.data.split import Split
+from dray.data.stream import Floats, Positions, Stream, give_memory_back
 from dray.errors import DataError
 from dray.learners.checkpoint import START, Best, Checkpoint, Step
 from dray.learners.labels import LabelSample, LabelSummary
+from dray.learners.row_mask import RowMask
 from dray.learners.xgboost import ring
 from dray.learners.xgboost.errors import translated
 from dray.learners.xgboost.evaluation import Evaluation
-from dray.learners.xgboost.matrix import PASSES, Loaded, check_group_weights, load
+from dray.learners.xgboost.matrix import PASSES, BinnedPreparation, Loaded, check_group_weights, load
 from dray.learners.xgboost.model import Model
 from dray.learners.xgboost.params import samples_columns_or_rows
 from dray.retry import OnWait, no_report
@@ -42,6 +45,12 @@ class Task:
     start_model: bytes | None = None
     before: int = 0
     """Rounds that the model to start from already has."""
+    fit: int = 1
+    """Which fit of the session this is."""
+    mask: RowMask | None = None
+    """The rows to train on; None: all of them."""
+    any_label: float = 0.0
+    """A label of a row that is trained on."""
 
     @property
     def weighs_trees(self) -> bool:
@@ -68,19 +77,27 @@ class Outcome:
 
 
 @dataclass
-class PartLearner:
-    """Holds one part's matrices and its copy of the model. One call at a time."""
+class ShardLearner:
+    """Holds the matrices of one shard, and a model. One call at a time."""
 
     threads: int
-    preparation: Preparation | None = None
-    train_part: Loaded | None = None
-    eval_part: Loaded | None = None
+    preparation: BinnedPreparation | None = None
+    train_rows: Loaded | None = None
+    eval_rows: Loaded | None = None
     unseen: dict[str, int] = field(default_factory=dict)
     rounds: list[Step] = field(default_factory=list)
     start: Mapping[str, float] = field(default_factory=dict)
     booster: xgboost.Booster | None = None
-    stands: bool = False
-    """The booster is whole: its model and XGBoost's hidden cache of predictions belong together."""
+    is_whole: bool = False
+    """The booster can go on: its model and XGBoost's hidden cache of predictions belong together."""
+    fit: int = 0
+    """Which fit of the session the booster belongs to."""
+    grown: int = 0
+    """Rounds that a whole booster has grown in this training."""
+    positions: Callable[[], Positions] | None = None
+    """Returns the positions in the data of the rows of `train_rows`, in order."""
+    unmasked: tuple[Floats, Floats] | None = None
+    """Labels and weights as they are without a mask; None until a mask comes."""
 
     @staticmethod
     def rows_to_read(train: int, other_eval: int, *, split: bool) -> int:
@@ -89,67 +106,111 @@ class PartLearner:
 
     def load(
         self,
-        preparation: Preparation,
+        preparation: BinnedPreparation,
         train: Units,
         other_eval: Units,
         on_rows: Callable[[int], None],
         on_wait: OnWait = no_report,
     ) -> LabelSummary:
-        """Bin this part's rows; its evaluation rows are a share of them or a shard of their own."""
+        """Bin the shard's rows; its evaluation rows are a subset of them or slices of their own."""
         self.preparation = preparation
         split = preparation.split is not None
         with xgboost.config_context(nthread=self.threads):
             stream = Stream(train, preparation, "train" if split else "all", on_rows, on_wait)
-            self.train_part = load(stream, preparation)
-            if self.train_part is None:
+            self.positions = partial(positions_of, train, preparation.split)
+            self.train_rows = load(stream, preparation)
+            if self.train_rows is None:
                 raise DataError(
                     "A worker is left without training rows: all of its few rows went to the evaluation set.",
                     fix="Use fewer workers or a smaller --eval-fraction.",
                 )
-            check_group_weights(self.train_part.matrix, preparation)
+            check_group_weights(self.train_rows.matrix, preparation)
             if split or other_eval:
                 part: Literal["eval", "all"] = "eval" if split else "all"
                 stream = Stream(train if split else other_eval, preparation, part, on_rows, on_wait)
-                self.eval_part = load(stream, preparation)
+                self.eval_rows = load(stream, preparation)
                 self.unseen = dict(stream.encoder.unseen)
         give_memory_back()
-        return self.train_part.labels
+        return self.train_rows.labels
 
     @property
     def label_sample(self) -> LabelSample:
-        assert self.train_part is not None
-        return self.train_part.sample
+        assert self.train_rows is not None
+        return self.train_rows.sample
 
     @property
     def eval_labels(self) -> LabelSummary | None:
-        return None if self.eval_part is None else self.eval_part.labels
+        return None if self.eval_rows is None else self.eval_rows.labels
 
     def done(self, task: Task) -> int:
-        """Rounds that this part's model has grown in this training."""
+        """Rounds that the model has grown in this training."""
         return 0 if self.booster is None else self.booster.num_boosted_rounds() - task.before
 
-    def standing(self, task: Task) -> Checkpoint:
+    def checkpoint(self, task: Task) -> Checkpoint:
         if self.booster is None:
             return START
         model = bytes(self.booster.save_raw("ubj"))
-        return Checkpoint(self.done(task), model, tuple(self.rounds[: self.done(task)]), self.start)
+        return Checkpoint(self.done(task), model, tuple(self.rounds[: self.done(task)]), self.start, task.fit)
 
-    def stand(self, task: Task, at: Checkpoint) -> None:
-        """Restore a state, and predict this part's rows with it: nothing from before is kept."""
-        assert self.train_part is not None
+    def is_at(self, task: Task, at: Checkpoint) -> bool:
+        """Whether the booster can go on from this checkpoint as it is.
+
+        The booster itself is not asked: XGBoost would then configure it alone, where the members of a ring must do so
+        together.
+        """
+        if not self.is_whole or self.fit != task.fit:
+            return False
+        return (self.grown, len(self.rounds)) == (at.round, len(at.rounds))
+
+    def restore(self, task: Task, at: Checkpoint) -> None:
+        """Set the model to a checkpoint, and predict the shard's rows with it: nothing from before is kept."""
+        assert self.train_rows is not None
+        if self.fit != task.fit:
+            self._mask(task)
         start = at.model or task.start_model
         with translated(), xgboost.config_context(nthread=self.threads, verbosity=0):
             self.booster = xgboost.Booster(
                 task.params | {"nthread": self.threads},
-                cache=[self.train_part.matrix],
+                cache=[self.train_rows.matrix],
                 model_file=None if start is None else bytearray(start),
             )
             if start is not None:
-                for part in (self.train_part, self.eval_part):
+                for part in (self.train_rows, self.eval_rows):
                     if part is not None:
                         self.booster.predict(part.matrix, output_margin=True)
-        self.rounds, self.start = list(at.rounds), at.start
-        self.stands = True
+        self.rounds, self.start, self.fit = list(at.rounds), at.start, task.fit
+        self.is_whole, self.grown = True, at.round
+
+    def labels_of(self, mask: RowMask) -> tuple[LabelSummary, LabelSample]:
+        """Return what the labels of the chosen rows look like."""
+        assert self.train_rows is not None and self.positions is not None and self.preparation is not None
+        positions, (labels, weights) = self.positions(), self._unmasked()
+        chosen = mask.at(positions)
+        sampled = chosen & self.preparation.label_sample.picks(positions)
+        sample = LabelSample(positions[sampled], labels[sampled], weights[sampled] if len(weights) else None)
+        return LabelSummary.of(labels[chosen]), sample
+
+    def _unmasked(self) -> tuple[Floats, Floats]:
+        """Return labels and weights as they are without a mask; no weights where there is no such column."""
+        assert self.train_rows is not None
+        matrix = self.train_rows.matrix
+        return self.unmasked or (matrix.get_label(), matrix.get_weight())
+
+    def _mask(self, task: Task) -> None:
+        """Have only the chosen rows count: a weight of 0 adds nothing to any sum.
+
+        XGBoost looks at the labels of all rows nevertheless, so those of the others become one that the task takes.
+        """
+        if task.mask is None and self.unmasked is None:
+            return
+        assert self.train_rows is not None and self.positions is not None
+        labels, weights = self._unmasked()
+        self.unmasked = None if task.mask is None else (labels, weights)
+        if task.mask is not None:
+            chosen = task.mask.at(self.positions())
+            labels = np.where(chosen, labels, np.float32(task.any_label))
+            weights = (weights if len(weights) else np.ones(len(labels), np.float32)) * chosen
+        self.train_rows.matrix.set_info(label=labels, weight=weights)
 
     def train(
         self,
@@ -157,21 +218,21 @@ class PartLearner:
         door: ring.RingDoor,
         member: int,
         *,
-        on_round: Callable[[PartLearner, Step], None],
+        on_round: Callable[[ShardLearner, Step], None],
         wants_pause: Callable[[], bool],
     ) -> Literal["finished", "paused"]:
-        """Grow trees with the ring till the training is over, or till any member wants a pause at a round's end.
+        """Grow trees with the ring until the training is over, or until any member wants a pause at a round's end.
 
-        When it raises, the model is that of the last complete round and `stands` says whether it can be used as it is.
+        When it raises, the model is that of the last complete round and `is_whole` says whether it can go on as it is.
         """
-        assert self.train_part is not None
+        assert self.train_rows is not None
         assert self.booster is not None
-        assert self.stands
+        assert self.is_whole
         with translated(), xgboost.config_context(nthread=self.threads, verbosity=0), door.join(member):
             self.booster.set_param({"nthread": self.threads})
-            evaluation = Evaluation(self.eval_part, task.params, self.threads) if task.evaluate else None
+            evaluation = Evaluation(self.eval_rows, task.params, self.threads) if task.evaluate else None
             try:
-                return self._rounds(task, self.train_part, self.booster, evaluation, on_round, wants_pause)
+                return self._rounds(task, self.train_rows, self.booster, evaluation, on_round, wants_pause)
             finally:
                 if evaluation:
                     evaluation.close()
@@ -182,7 +243,7 @@ class PartLearner:
         part: Loaded,
         booster: xgboost.Booster,
         evaluation: Evaluation | None,
-        on_round: Callable[[PartLearner, Step], None],
+        on_round: Callable[[ShardLearner, Step], None],
         wants_pause: Callable[[], bool],
     ) -> Literal["finished", "paused"]:
         if evaluation and task.start_model is not None and ring.agree(not self.start):
@@ -194,13 +255,13 @@ class PartLearner:
         while not (done == len(self.rounds) and task.is_over(done, best)):
             started = time.perf_counter()
             if done == len(self.rounds):  # else a ring broke between this round's tree and its metrics
-                self.stands = False
+                self.is_whole = False
                 if renew:
                     _renew_builder(booster)
                 renew = random
                 booster.update(part.matrix, task.before + done)
-                self.stands = True
                 done += 1
+                self.is_whole, self.grown = True, done
             metrics = evaluation.metrics(booster) if evaluation else {}
             finished = Step(done, time.perf_counter() - started, metrics)
             self.rounds.append(finished)
@@ -213,17 +274,24 @@ class PartLearner:
         return "finished"
 
 
-def conclude(task: Task, standing: Checkpoint, features: tuple[Column, ...], label: Column) -> Outcome:
+def conclude(task: Task, last: Checkpoint, features: tuple[Column, ...], label: Column) -> Outcome:
     """Make the model of a training that is over: the best round's if it was stopped early."""
-    best = standing.best
-    booster = xgboost.Booster(task.params, model_file=bytearray(standing.model or b""))
-    metrics = standing.rounds[-1].metrics if standing.rounds else {}
-    if task.early_stop is not None and best.metrics and best.round < standing.round:
+    best = last.best
+    booster = xgboost.Booster(task.params, model_file=bytearray(last.model or b""))
+    metrics = last.rounds[-1].metrics if last.rounds else {}
+    if task.early_stop is not None and best.metrics and best.round < last.round:
         booster, metrics = _cut_back(booster, task, best.round), best.metrics
     booster.set_attr(**{_BEST: None})
     model = Model(booster, features, label, task.objective)
-    best_round = best.round if best.metrics else standing.round
-    return Outcome(model.to_bytes(), model.digest(), standing.round, best_round, metrics)
+    best_round = best.round if best.metrics else last.round
+    return Outcome(model.to_bytes(), model.digest(), last.round, best_round, metrics)
+
+
+def positions_of(units: Units, split: Split | None) -> Positions:
+    """Return the positions in the data of the rows that are trained on, in the order in which they are loaded."""
+    spans = [np.arange(piece.position, piece.position + piece.rows) for unit in units for piece in unit]
+    positions = np.concatenate(spans)
+    return positions if split is None else positions[~split.picks(positions)]
 
 
 def _cut_back(booster: xgboost.Booster, task: Task, to_round: int) -> xgboost.Booster:

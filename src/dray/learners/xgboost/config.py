@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field
 
-from dray.config.run_file import Column, Locations, RunConfig, as_json
+from dray.config.run_file import as_json
+from dray.learners.table_config import TableConfig
 
 
 def _as_params(value: Any) -> Any:
@@ -17,7 +18,7 @@ def _as_params(value: Any) -> Any:
     return params
 
 
-class XGBoostConfig(RunConfig):
+class XGBoostConfig(TableConfig):
     """A training run of XGBoost."""
 
     model: Literal["xgboost"] = "xgboost"
@@ -26,24 +27,5 @@ class XGBoostConfig(RunConfig):
     params: Annotated[dict[str, Any], BeforeValidator(_as_params)] = Field(default_factory=dict)
     """XGBoost's parameters, passed through."""
 
-    label: Column
-    """Column to predict."""
-
     objective: str | None = None
     """binary, multiclass, regression, ranking, or any XGBoost objective. Default: chosen by the label."""
-
-    group: str | None = None
-    """Column that names the query of a row (ranking). Rows of one group are next to each other and are never split."""
-
-    weight: str | None = None
-    """Column with the weight of a row (of a group's first row in ranking)."""
-
-    ignore: Locations = ()
-    """Columns that are neither feature nor anything else."""
-
-    @model_validator(mode="after")
-    def _columns_differ(self) -> Self:
-        columns = [name for name in (self.label, self.group, self.weight) if name is not None]
-        if len(set(columns)) < len(columns):
-            raise ValueError("label, group and weight must be three different columns: name another")
-        return self

@@ -2,38 +2,37 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
-from dray.learners.learner import Flag, Words
+from dray.learners.learner import Flag
+from dray.learners.result import typed
+from dray.learners.table_learner import GROUP, IGNORE, LABEL, WEIGHT, TableLearner
 
 if TYPE_CHECKING:
+    from dray.events.kinds import Event
     from dray.learners.predictor import Predictor
     from dray.learners.xgboost.config import XGBoostConfig
+    from dray.learners.xgboost.driver import TreeDriver
+    from dray.learners.xgboost.result import TrainResult
     from dray.learners.xgboost.worker import Worker
     from dray.storage import StorageOptions
 
 
-class XGBoost:
+class XGBoost(TableLearner):
     name = "xgboost"
     summary = "gradient boosted trees, for tables with a label"
-    extra = ""
     library = "xgboost"
-    default_rounds = "100"
-    words = Words(step="round")
-    layout: Literal["rows", "keyed"] = "rows"
-    data_fields = frozenset(
-        {"data", "label", "weight", "group", "ignore", "eval", "eval_fraction", "split_seed", "read", "max_bin"}
-    )
-    interruptible = True
+    fit_fields = TableLearner.fit_fields | {"objective"}
     flags = (
-        Flag("label", "Column to predict; needed.", "COLUMN"),
+        LABEL,
         Flag(
             "objective",
             "binary, multiclass, regression, ranking, or any XGBoost objective. [default: by the label]",
         ),
-        Flag("group", "Column that names the query of a row (ranking); never split.", "COLUMN"),
-        Flag("weight", "Column with the weight of a row.", "COLUMN"),
-        Flag("ignore", "Column to leave out; may be repeated.", "COLUMN", repeated=True),
+        GROUP,
+        WEIGHT,
+        IGNORE,
     )
 
     @property
@@ -52,12 +51,24 @@ class XGBoost:
         bins_of(config.params)
 
     def worker_side(self, number: int, threads: int) -> Worker:
-        from dray.learners.xgboost.loading import load_lean
-
-        load_lean()
+        self.preload()
         from dray.learners.xgboost.worker import Worker
 
         return Worker(number, threads)
+
+    def driver_side(
+        self, config: XGBoostConfig, storage: StorageOptions, emit: Callable[[Event], object]
+    ) -> TreeDriver:
+        from dray.learners.xgboost.driver import TreeDriver
+
+        return TreeDriver(config, storage, emit)
+
+    def result(self, document: Mapping[str, Any], storage: StorageOptions) -> TrainResult:
+        from dray.learners.xgboost.result import TrainResult
+        from dray.learners.xgboost.unknown import read_model
+        from dray.runs.directory import open_run
+
+        return TrainResult(**typed(document), content=read_model(open_run(document["directory"], storage)))
 
     def recognises(self, location: str, storage: StorageOptions) -> bool:  # noqa: ARG002
         return location.endswith(".ubj")
@@ -66,6 +77,11 @@ class XGBoost:
         from dray.learners.xgboost.predictor import open_trees
 
         return open_trees(location, storage)
+
+    def preload(self) -> None:
+        from dray.learners.lean import load_lean
+
+        load_lean(self.library)
 
 
 XGBOOST = XGBoost()

@@ -27,6 +27,15 @@ Floats = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True)
+class BinnedPreparation(Preparation):
+    """What workers of trees agree on before they load."""
+
+    cuts: Floats
+    """The reference rows by which every worker bins (`data/cuts.py`)."""
+    bins: int
+
+
+@dataclass(frozen=True)
 class Loaded:
     """A binned matrix, and what there is to know of its labels.
 
@@ -42,7 +51,7 @@ class Loaded:
         return self.labels.rows
 
 
-def load(stream: Stream, preparation: Preparation) -> Loaded | None:
+def load(stream: Stream, preparation: BinnedPreparation) -> Loaded | None:
     """Bin a stream's rows; nothing when it has none."""
     passes = _Passes(stream, preparation.label_sample)
     if not passes.has_rows:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -15,12 +15,12 @@ import xgboost
 
 from dray.data.features import Column
 from dray.errors import ModelError
+from dray.learners.predictor import PredictionType
 from dray.learners.xgboost.categories import with_categories
 from dray.learners.xgboost.ubjson import is_whole
 
 _ATTRIBUTE = "dray"
 Floats = npt.NDArray[np.float32]
-Output = Literal["probability", "class", "margin"]
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class Model:
         """The classes where they have names; boolean labels are predicted as 0 and 1."""
         return self.label.categories if self.label.kind == "category" else None
 
-    def predict(self, matrix: npt.NDArray[np.float32], output: Output) -> npt.NDArray[Any]:
+    def predict(self, matrix: npt.NDArray[np.float32], output: PredictionType) -> npt.NDArray[Any]:
         """Return a vector, or a column a class for a multi-class model's probabilities and margins."""
         if output == "margin":
             return self._ask(matrix, "margin")

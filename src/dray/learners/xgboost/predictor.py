@@ -3,64 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from pyarrow import fs as pafs
 
 from dray.data.cuts import LARGEST
-from dray.data.features import Encoder
-from dray.errors import DataError, ModelError, nearest
-from dray.learners.predictor import Counted, PredictionType, Question
+from dray.errors import ModelError
+from dray.learners.predictor import PredictionType, Question
+from dray.learners.table_predictor import Floats, OpenTable, TablePredictor
 from dray.runs.directory import open_run
-from dray.storage import StorageOptions, is_s3, open_storage, translate_errors
+from dray.storage import StorageOptions, open_storage, translate_errors
 
 if TYPE_CHECKING:
     from dray.learners.xgboost.model import Model
 
-Floats = npt.NDArray[np.float32]
 
+class TreesPredictor(TablePredictor["Model"]):
+    """A model of a run or a file."""
 
-class TreesPredictor:
-    """A model of a run or a file; another process gets its bytes, and loads them when it opens it."""
-
-    learner = "xgboost"
     uses_threads = True
 
     def __init__(self, content: bytes, origin: str) -> None:
-        self._content, self._origin = content, origin
-        self._model: Model | None = None
-        features = self.model.features
-        self.columns = tuple(feature.name for feature in features)
-        self.categories = tuple(feature.name for feature in features if feature.kind == "category")
-
-    def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_model": None}
-
-    @property
-    def model(self) -> Model:
-        from dray.learners.xgboost.model import Model
-
-        if self._model is None:
-            self._model = Model.from_bytes(self._content, self._origin)
-        return self._model
-
-    def check(self, schema: pa.Schema) -> None:
-        for feature in self.model.features:
-            if feature.name not in schema.names:
-                raise DataError(
-                    f'The model needs the column "{feature.name}", which the data does not have.'
-                    f"{nearest(feature.name, schema.names)}",
-                    fix="Add the column (with nulls where it is unknown).",
-                )
-            arrow = schema.field(feature.name).type
-            if not feature.takes(arrow):
-                raise DataError(
-                    f'The model knows the column "{feature.name}" as a {feature.kind}, the data holds {arrow}.',
-                    fix="Write the column with the type it had in training.",
-                )
+        super().__init__("xgboost", content, partial(_parsed, origin))
 
     def fields(self, question: Question) -> list[pa.Field]:
         """Name the columns: `prediction`, one a class where there are several, contributions after."""
@@ -92,25 +59,23 @@ class TreesPredictor:
 
     def open(self, question: Question, threads: int, *, own_process: bool) -> OpenTrees:
         if own_process:
-            from dray.learners.xgboost.loading import load_lean
+            from dray.learners.xgboost.learner import XGBOOST
 
-            load_lean()
+            XGBOOST.preload()
         return OpenTrees(self.model, question, threads)
 
 
-class OpenTrees:
+class OpenTrees(OpenTable):
     """Rows become the matrix that the trees were grown on, and the matrix predictions."""
 
     def __init__(self, model: Model, question: Question, threads: int) -> None:
+        super().__init__(model)
         model.use_threads(threads)
-        self._model = model
         self._type = _type_of(question)
         self._contributions = question.contributions
-        self._encoder = Encoder(model.features)
-        self._counted = Counted()
 
     def prepare(self, batch: pa.RecordBatch) -> Floats:
-        matrix = self._encoder.matrix(batch)
+        matrix = super().prepare(batch)
         self._counted.infinite.update(_drop_infinite(matrix, self._encoder.names))
         return matrix
 
@@ -126,11 +91,11 @@ class OpenTrees:
             columns += [pa.array(column) for column in shap.reshape(len(matrix), -1).T]
         return columns
 
-    def take_counted(self) -> Counted:
-        taken = Counted(self._encoder.unseen.copy(), self._counted.infinite)
-        self._encoder.unseen.clear()
-        self._counted = Counted()
-        return taken
+
+def _parsed(origin: str, content: bytes) -> Model:
+    from dray.learners.xgboost.model import Model
+
+    return Model.from_bytes(content, origin)
 
 
 def open_trees(location: str, storage: StorageOptions) -> TreesPredictor:
@@ -139,18 +104,13 @@ def open_trees(location: str, storage: StorageOptions) -> TreesPredictor:
 
     filesystem, path = open_storage(location, storage)
     with translate_errors(location):
-        kind = filesystem.get_file_info(path).type
-    if kind == pafs.FileType.NotFound and not is_s3(location):
-        raise ModelError(f"There is no run or model at {location}.", fix="dray runs lists the runs.")
-    if kind == pafs.FileType.File:
+        is_file = filesystem.get_file_info(path).type == pafs.FileType.File
+    if is_file:
         with translate_errors(location), filesystem.open_input_stream(path) as stream:
             content = rewritten(bytes(stream.read()), location)
         return TreesPredictor(content, location)
     directory = open_run(location, storage)
-    if directory.document["status"] != "finished":
-        raise ModelError(
-            f"The run {location} is {directory.document['status']}: it has no model.", fix="Name a finished run."
-        )
+    directory.require_finished()
     return TreesPredictor(read_model(directory), directory.path(MODEL))
 
 

@@ -1,34 +1,32 @@
-"""One worker: holds parts of the rows, loads them, takes part in the rounds, and tells how it is doing.
+"""One worker: loads and holds shards of the rows, takes part in the rounds, and reports how it is doing.
 
-Knows nothing of Ray: `actor.py` puts it into an actor, `alone.py` runs it in this process.
+Knows nothing of Ray: `elastic/actor.py` puts it into an actor, `elastic/alone.py` runs it in the driver's process.
 """
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal
 
-from dray.data.prepare import Preparation
-from dray.data.scan import Found, scan
-from dray.data.shards import Slice, Units, rows_of
-from dray.errors import StorageError
-from dray.events.sampler import UsageReader
+from dray.data.shards import Units, rows_of
 from dray.learners.checkpoint import Checkpoint, Step
 from dray.learners.labels import LabelSample, LabelSummary
+from dray.learners.layouts import ShardReport
+from dray.learners.reporting_worker import ReportingWorker
+from dray.learners.row_mask import RowMask
 from dray.learners.shard import Shard
-from dray.learners.status import Proof, Status, Stopped
-from dray.learners.xgboost.boosting import PartLearner, Task
+from dray.learners.status import Proof
+from dray.learners.xgboost.boosting import ShardLearner, Task
+from dray.learners.xgboost.matrix import BinnedPreparation
 from dray.learners.xgboost.ring import RingDoor, is_ring_failure
 from dray.rings.rendezvous import RingAddress
-from dray.storage import StorageOptions
 from dray.threads.apply import apply
 from dray.threads.decide import share_threads
-from dray.threads.verify import CoresUsed, judge
+from dray.threads.verify import CoresUsed
 
 PROOF_ROUNDS = 10
 PROOF_SECONDS = 1.0
@@ -38,14 +36,11 @@ CHECKPOINT_SHARE = 0.01
 
 
 @dataclass(frozen=True, slots=True)
-class LoadReport:
-    rows: int
-    eval_rows: int
+class LoadReport(ShardReport):
     labels: LabelSummary
     label_sample: LabelSample
     eval_labels: LabelSummary | None
     unseen: dict[str, int]
-    seconds: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,52 +50,34 @@ class Ended:
     how: Literal["finished", "paused", "broken"]
     round: int
     """Complete rounds of the model that this worker holds."""
-    whole: tuple[Shard, ...]
-    """Parts that can go on as they are."""
     proof: Proof
     why: str = ""
     unreachable: frozenset[tuple[int, int]] = frozenset()
     """Which members of this worker could not reach which others; -1 is the driver."""
 
 
-class Worker:
-    """`status`, `latest`, `pause`, `free` and `stop` may be called from any thread; the rest from one at a time,
-    but `load`, which may run beside them."""
+class Worker(ReportingWorker):
+    """`status`, `latest`, `pause`, `interrupt` and `stop` may be called from any thread; the rest from one at a time,
+    but `load`, which may run beside them. The number of an attempt is that of its ring."""
 
     def __init__(self, number: int, threads: int) -> None:
-        self.number = number
-        """In its group."""
-        self._threads = threads
-        self._parts: dict[Shard, PartLearner] = {}
-        self._usage = UsageReader()
-        self._usage_lock = threading.Lock()
-        self._read = 0
-        self._to_read = 0
-        self._rows = 0
-        self._trouble = ""
+        super().__init__(number, threads)
+        self._shards: dict[Shard, ShardLearner] = {}
         self._ring: tuple[int, RingDoor] | None = None
         # Rings by number: what is asked of one may arrive before this worker is in it, or after it has left.
         self._pause_till = 0
         self._free_till = 0
-        self._lead: PartLearner | None = None
+        self._lead: ShardLearner | None = None
         self._copy: Checkpoint | None = None
         self._copied_at = 0.0
         self._copy_s = 0.0
-        self._cores: CoresUsed | None = None
-        self._proof: Proof | None = None
         self._trained_s = 0.0
-        self._stop = threading.Event()
 
     # From any thread
 
-    def status(self, after_round: int) -> Status:
-        with self._usage_lock:
-            usage = self._usage.read()
-        share = min(1.0, self._read / self._to_read) if self._to_read else 0.0
+    def steps(self, after_round: int) -> tuple[Step, ...]:
         lead = self._lead
-        rounds = () if lead is None else tuple(lead.rounds[after_round:])
-        copied = 0 if self._copy is None else self._copy.round
-        return Status(usage, int(self._rows * share), self._rows, rounds, self._proof, self._trouble, copied)
+        return () if lead is None else tuple(lead.rounds[after_round:])
 
     def latest(self) -> Checkpoint | None:
         """Return the newest copy of the model: a few seconds old, and there at once."""
@@ -110,36 +87,28 @@ class Worker:
         """Ask a ring, and those before it, to stop at the end of the round."""
         self._pause_till = max(self._pause_till, ring)
 
-    def free(self, ring: int) -> None:
-        """Break out of a ring, and those before it, in which somebody does not answer."""
-        self._free_till = max(self._free_till, ring)
-        if self._ring is not None and self._ring[0] <= ring:
+    def interrupt(self, attempt: int) -> None:
+        """Break out of a ring, and those before it, in which a member does not answer."""
+        self._free_till = max(self._free_till, attempt)
+        if self._ring is not None and self._ring[0] <= attempt:
             self._ring[1].free()
-
-    def stop(self) -> None:
-        self._stop.set()
 
     # One at a time
 
-    def scan(
-        self, slices: Sequence[Slice], categories: Sequence[str], group: str | None, storage: StorageOptions
-    ) -> Found:
-        return scan(slices, categories, group, storage, self._on_wait)
-
-    def load(self, preparation: Preparation, part: Shard, train: Units, other_eval: Units) -> LoadReport:
+    def load(self, preparation: BinnedPreparation, shard: Shard, train: Units, evaluation: Units) -> LoadReport:
         started = time.perf_counter()
-        self._rows += rows_of(train)
-        self._to_read += PartLearner.rows_to_read(
-            rows_of(train), rows_of(other_eval), split=preparation.split is not None
+        self.rows += rows_of(train)
+        self.to_read += ShardLearner.rows_to_read(
+            rows_of(train), rows_of(evaluation), split=preparation.split is not None
         )
-        learner = PartLearner(self._threads)
-        with apply(self._threads):
-            labels = learner.load(preparation, train, other_eval, self._on_rows, self._on_wait)
-        self._parts[part] = learner
+        learner = ShardLearner(self.threads)
+        with apply(self.threads):
+            labels = learner.load(preparation, train, evaluation, self.on_rows, self.on_wait)
+        self._shards[shard] = learner
         eval_labels = learner.eval_labels
-        assert learner.train_part is not None
+        assert learner.train_rows is not None
         return LoadReport(
-            rows=learner.train_part.rows,
+            rows=learner.train_rows.rows,
             eval_rows=0 if eval_labels is None else eval_labels.rows,
             labels=labels,
             label_sample=learner.label_sample,
@@ -148,36 +117,44 @@ class Worker:
             seconds=time.perf_counter() - started,
         )
 
-    def forget(self, parts: Collection[Shard]) -> None:
-        """Drop parts that others hold now."""
-        for part in parts:
-            if (learner := self._parts.pop(part, None)) is not None and learner.train_part is not None:
-                self._rows -= learner.train_part.rows
+    def drop(self, shards: Sequence[Shard]) -> None:
+        """Drop shards that other workers hold."""
+        for shard in shards:
+            if (learner := self._shards.pop(shard, None)) is not None and learner.train_rows is not None:
+                self.rows -= learner.train_rows.rows
 
-    def stand(self, task: Task, at: Checkpoint, parts: Sequence[Shard]) -> None:
-        """Have these parts take over where the training stands."""
-        with apply(self._threads):
-            for part in parts:
-                self._parts[part].threads = self._threads  # one after another, each may use all
-                self._parts[part].stand(task, at)
+    def labels(self, mask: RowMask, shards: Sequence[Shard]) -> list[tuple[LabelSummary, LabelSample]]:
+        """Return what the labels of the chosen rows look like, shard by shard."""
+        return [self._shards[shard].labels_of(mask) for shard in shards]
+
+    def restore(self, task: Task, at: Checkpoint, shards: Sequence[Shard]) -> None:
+        """Set these shards to a checkpoint, but for those that are there already."""
+        if task.fit != self.fit:
+            self.begin_fit(task.fit)
+            self._lead, self._copy, self._trained_s = None, None, 0.0
+        with apply(self.threads):
+            for learner in (self._shards[shard] for shard in shards):
+                if not learner.is_at(task, at):
+                    learner.threads = self.threads  # one after another, each may use all
+                    learner.restore(task, at)
         self._copy = at if at.round else self._copy
 
     def train(self, task: Task, seats: Sequence[tuple[int, Shard]], address: RingAddress | None, ring: int) -> Ended:
-        """Take these seats in the ring, each in a thread of its own, till the training is over or the ring is."""
+        """Take these seats in the ring, each in a thread of its own, until the training is over or the ring is."""
         door = RingDoor(address)
         self._ring = ring, door
         if ring <= self._free_till:
             door.free()
-        learners = [self._parts[part] for _, part in seats]
-        shares = share_threads(self._threads, [_rows(learner) for learner in learners])
+        learners = [self._shards[shard] for _, shard in seats]
+        shares = share_threads(self.threads, [_rows(learner) for learner in learners])
         for learner, threads in zip(learners, shares, strict=True):
             learner.threads = threads
         self._lead = learners[0]
-        if self._cores is None:
-            self._cores = CoresUsed().start()
+        if self.cores is None:
+            self.cores = CoresUsed().start()
 
         def wants_pause() -> bool:
-            return ring <= self._pause_till or self._stop.is_set()
+            return ring <= self._pause_till or self.stopping
 
         def sit(seat: int) -> str:
             learner, (member, _) = learners[seat], seats[seat]
@@ -208,30 +185,23 @@ class Worker:
         why = _last_words(failures[0]) if failures else ""
         done = max(learner.done(task) for learner in learners)
         self._lead = max(learners, key=lambda learner: len(learner.rounds))
-        whole = tuple(part for _, part in seats if self._parts[part].stands and self._parts[part].done(task) == done)
-        return Ended(how, done, whole if how != "broken" else (), self._prove(), why, door.unreachable)
+        if how == "broken":  # some may be a round ahead of others: all are restored
+            for learner in learners:
+                learner.is_whole = False
+        return Ended(how, done, self.prove(), why, door.unreachable)
 
-    def standing(self, task: Task) -> Checkpoint:
+    def checkpoint(self, task: Task) -> Checkpoint:
         """Return the model of the last complete round that this worker has."""
-        learners = [learner for learner in list(self._parts.values()) if learner.booster is not None]
-        return max(learners, key=lambda learner: (learner.done(task), len(learner.rounds))).standing(task)
+        learners = [learner for learner in list(self._shards.values()) if learner.fit == task.fit]
+        return max(learners, key=lambda learner: (learner.done(task), len(learner.rounds))).checkpoint(task)
 
-    def _on_rows(self, rows: int) -> None:
-        self._read += rows
-        if self._stop.is_set():
-            raise Stopped
-
-    def _on_wait(self, error: StorageError, _wait_s: float) -> None:
-        self._trouble = error.what
-        self._on_rows(0)
-
-    def _on_round(self, task: Task, member: int) -> Callable[[PartLearner, Step], None]:
-        def tell(learner: PartLearner, done: Step) -> None:
+    def _on_round(self, task: Task, member: int) -> Callable[[ShardLearner, Step], None]:
+        def tell(learner: ShardLearner, done: Step) -> None:
             if learner is not self._lead:
                 return
             self._trained_s += done.seconds
             if done.round >= PROOF_ROUNDS and self._trained_s >= PROOF_SECONDS:
-                self._prove()
+                self.prove()
             # The first member's copy is for all. A copy costs little, and never more than its share.
             if member == 0 and time.monotonic() - self._copied_at > max(CHECKPOINT_S, self._copy_s / CHECKPOINT_SHARE):
                 self._take_copy(task, learner)
@@ -239,25 +209,17 @@ class Worker:
         self._copied_at = time.monotonic()
         return tell
 
-    def _take_copy(self, task: Task, learner: PartLearner) -> None:
+    def _take_copy(self, task: Task, learner: ShardLearner) -> None:
         started = time.monotonic()
         with suppress(MemoryError):  # a copy that cannot be had is tried again
-            self._copy = learner.standing(task)
+            self._copy = learner.checkpoint(task)
         self._copied_at = time.monotonic()
         self._copy_s = self._copied_at - started
 
-    def _prove(self) -> Proof:
-        """Judge the cores used so far, once: over the first rounds, or over all when they were few."""
-        if self._proof is None:
-            assert self._cores is not None
-            measured = self._cores.stop()
-            self._proof = Proof(self._threads, measured.cores, judge(self._threads, measured))
-        return self._proof
 
-
-def _rows(learner: PartLearner) -> int:
-    assert learner.train_part is not None
-    return learner.train_part.rows
+def _rows(learner: ShardLearner) -> int:
+    assert learner.train_rows is not None
+    return learner.train_rows.rows
 
 
 def _last_words(error: Exception) -> str:

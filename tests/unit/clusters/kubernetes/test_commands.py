@@ -130,7 +130,7 @@ def test_a_run_file_is_a_job_there(kubernetes: FakeKubernetes, capsys: pytest.Ca
     [
         (("job", "submit", "script.py", "--on", "kubernetes"), "is no run file"),
         (("job", "submit", "run.yaml", "--on", "kubernetes", "--cluster", "demo"), "makes a cluster for the job"),
-        (("job", "submit", "run.yaml", "--on", "kubernetes", "--timeout", "5"), "what its run file says"),
+        (("job", "submit", "run.yaml", "--on", "kubernetes", "--timeout", "5"), "the run file says everything"),
         (("job", "list", "--namespace", "ml"), "are for Kubernetes"),
     ],
 )

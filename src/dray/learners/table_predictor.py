@@ -1,0 +1,100 @@
+"""Models of tables that predict rows: columns by name and meaning, encoded as in training."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dray.data.features import Column, Encoder
+from dray.errors import ConfigError, DataError, nearest
+from dray.learners.predictor import Counted, OpenPredictor, Question
+
+Floats = npt.NDArray[np.float32]
+
+
+class TableModel(Protocol):
+    """What a model has to have."""
+
+    @property
+    def features(self) -> Sequence[Column]:
+        """The columns, in the order of the matrix."""
+
+
+M = TypeVar("M", bound=TableModel)
+
+
+class TablePredictor(Generic[M]):
+    """Implements `Predictor`. Another process gets the model's bytes, and parses them when it opens it.
+
+    As it is, it predicts one number a row, by the model's `predict(matrix)`; a learner with more to say overrides
+    `fields` and `open`.
+    """
+
+    uses_threads = False
+
+    def __init__(self, learner: str, content: bytes, parse: Callable[[bytes], M]) -> None:
+        self.learner = learner
+        self._content, self._parse = content, parse
+        self._model: M | None = None
+        self.columns = tuple(feature.name for feature in self.model.features)
+        self.categories = tuple(feature.name for feature in self.model.features if feature.kind == "category")
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_model": None}
+
+    @property
+    def model(self) -> M:
+        if self._model is None:
+            self._model = self._parse(self._content)
+        return self._model
+
+    def check(self, schema: pa.Schema) -> None:
+        for feature in self.model.features:
+            if feature.name not in schema.names:
+                raise DataError(
+                    f'The model needs the column "{feature.name}", which the data does not have.'
+                    f"{nearest(feature.name, schema.names)}",
+                    fix="Add the column (with nulls where it is unknown).",
+                )
+            arrow = schema.field(feature.name).type
+            if not feature.takes(arrow):
+                raise DataError(
+                    f'The model knows the column "{feature.name}" as a {feature.kind}, the data holds {arrow}.',
+                    fix="Write the column with the type it had in training.",
+                )
+
+    def fields(self, question: Question) -> list[pa.Field]:
+        if question.type is not None or question.contributions:
+            raise ConfigError(
+                f"A model of {self.learner} predicts one number a row, and nothing else.",
+                fix=f"Leave out --{'contributions' if question.contributions else 'type'}.",
+            )
+        return [pa.field("prediction", pa.float64())]
+
+    def open(self, question: Question, threads: int, *, own_process: bool) -> OpenPredictor:  # noqa: ARG002
+        return OpenTable(self.model)
+
+
+class OpenTable:
+    """Implements `OpenPredictor`."""
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+        self._encoder = Encoder(model.features)
+        self._counted = Counted()
+
+    def prepare(self, batch: pa.RecordBatch) -> Floats:
+        return self._encoder.matrix(batch)
+
+    def predict(self, matrix: Floats) -> list[pa.Array]:
+        return [pa.array(self._model.predict(matrix))]
+
+    def take_counted(self) -> Counted:
+        taken = Counted(self._encoder.unseen.copy(), self._counted.infinite)
+        self._encoder.unseen.clear()
+        self._counted = Counted()
+        return taken

@@ -1,0 +1,291 @@
+"""The driver's side of a training of trees: what all workers agree on, the task of a fit, the model at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from dray.data.cuts import cut_points
+from dray.data.features import Column
+from dray.data.parquet import Dataset
+from dray.data.sample import sample_columns
+from dray.errors import ConfigError, DataError
+from dray.events.kinds import Event, Warned
+from dray.learners.attempt import Loads, Runner, Surveyors
+from dray.learners.checkpoint import Checkpoint
+from dray.learners.labels import (
+    LabelSample,
+    LabelSummary,
+    check_eval_classes,
+    check_labels,
+    check_weights_add_up,
+    choose_objective,
+    classes_in,
+)
+from dray.learners.layouts import RowSharding
+from dray.learners.learner import Fit, FitPlan, Opened
+from dray.learners.result import Identity
+from dray.learners.row_mask import RowMask
+from dray.learners.table import Roles, TableDriver
+from dray.learners.trained_bytes import TrainedBytes
+from dray.learners.xgboost.boosting import Task, conclude
+from dray.learners.xgboost.config import XGBoostConfig
+from dray.learners.xgboost.constraints import by_position
+from dray.learners.xgboost.coordinator import LabelSurvey, RingCoordinator
+from dray.learners.xgboost.intercept import intercept
+from dray.learners.xgboost.matrix import BinnedPreparation
+from dray.learners.xgboost.metrics import check_metric_labels
+from dray.learners.xgboost.model import Model
+from dray.learners.xgboost.outputs import going_on
+from dray.learners.xgboost.params import asked_objective, bins_of, broken_promise, class_count, complete
+from dray.learners.xgboost.previous import CUTS, agreed_bins, as_before, cuts_as_table, make_cuts, read_previous
+from dray.learners.xgboost.rehearsal import rehearse
+from dray.learners.xgboost.result import TrainResult
+from dray.learners.xgboost.unknown import MODEL
+from dray.learners.xgboost.worker import LoadReport
+from dray.runs.directory import RunDirectory
+from dray.storage import StorageOptions
+
+NOT_MASKED = ("reg:absoluteerror", "reg:quantileerror", "survival:", "rank:", "multi:", "binary:hinge")
+"""Objectives for which rows of weight 0 do not give the model of the other rows: leaves are quantiles of residuals,
+rows are compared with each other, or XGBoost gives every row a hessian of 1e-16 at least, which decides ties."""
+
+
+class TreeDriver(TableDriver):
+    """Implements `DriverSide`."""
+
+    def __init__(self, config: XGBoostConfig, storage: StorageOptions, emit: Callable[[Event], object]) -> None:
+        super().__init__(config, storage, emit)
+        self.config: XGBoostConfig = config
+        self._previous = read_previous(config.continue_from, storage) if config.continue_from else None
+        self._bins = agreed_bins(config.params, self._previous)
+        self._pool = ThreadPoolExecutor(max_workers=1)
+        self._points: Future[list[Any]] | None = None
+        self._preparation: BinnedPreparation
+        self._loads: Sequence[LoadReport] = ()
+        self._task: Task
+        if self._previous is not None:
+            self.earlier = self._previous.trained_on
+
+    def assign_roles(self, schema: pa.Schema) -> Roles:
+        roles = super().assign_roles(schema)
+        return roles if self._previous is None else as_before(roles, schema, self._previous)
+
+    def open(self, train: Dataset, evaluation: Dataset | None) -> Opened:
+        self._rehearse(self.config)
+        return super().open(train, evaluation)
+
+    def begin(self) -> None:
+        if self._previous is None:
+            self._points = self._pool.submit(_sampled_cuts, self.train, self.roles, self._bins)
+
+    def survey(self, workers: Surveyors, latest: Checkpoint) -> RowSharding:
+        points = [] if self._points is None else self._points.result()
+        units, evaluation = self.units(workers)
+        cuts, bins = make_cuts(self.roles, points, self._bins, self._previous, latest.model)
+        common = self.preparation()
+        self._preparation = BinnedPreparation(**_fields(common), cuts=cuts, bins=bins)
+        return RowSharding(self._preparation, units, evaluation)
+
+    def begin_fit(self, fit: Fit, loads: Loads, runner: Runner) -> FitPlan[Checkpoint]:
+        config: XGBoostConfig = fit.config
+        self._loads = loads.reports
+        self._check_bins(config)
+        if config is not self.config:
+            self._rehearse(config)
+        summary = LabelSummary.merge(load.labels for load in self._loads)
+        sample = LabelSample.merge(load.label_sample for load in self._loads)
+        if fit.rows is not None:
+            summary, sample = self._chosen_labels(fit.rows, runner)
+        self._task, reason = self._plan(config, fit, summary, sample)
+        if fit.rows is not None:
+            _refuse_mask(self._task, weighted=self._preparation.weight is not None)
+        return FitPlan(
+            RingCoordinator(self._task),
+            self._task.objective,
+            (f"objective: {self._task.objective} ({reason})",),
+            config.rounds,
+        )
+
+    def conclude(self, end: Checkpoint, runner: Runner) -> TrainedTrees:  # noqa: ARG002  (the checkpoint is all)
+        task = self._task
+        outcome = conclude(task, end, self._preparation.features, self._preparation.label)
+        broken = broken_promise(task.params, task.objective, weighted=self._preparation.weight is not None)
+        if broken:
+            self._warn(
+                f"The promise of the same model for any number of workers does not hold: {broken}.",
+                "Leave the parameter out to have it.",
+            )
+        if outcome.best_round == 0 and task.early_stop is not None:
+            self._warn(
+                "No round was better than the model that the run went on from: that model is kept.",
+                "Use other data or parameters, such as a lower learning rate.",
+            )
+        return TrainedTrees(
+            file=MODEL,
+            content=outcome.model,
+            parse=partial(Model.from_bytes, origin="the fit"),
+            digest=outcome.digest,
+            objective=task.objective,
+            rows=sum(load.rows for load in self._loads),
+            eval_rows=sum(load.eval_rows for load in self._loads),
+            rounds=outcome.rounds,
+            best_round=outcome.best_round,
+            metrics=outcome.metrics,
+            identity=Identity(broken is None, broken or "shared cuts, one intercept, all rows in every round"),
+            preparation=self._preparation,
+        )
+
+    def close(self) -> None:
+        self._pool.shutdown()
+
+    def _rehearse(self, config: XGBoostConfig) -> None:
+        """Have XGBoost refuse now what it would refuse later."""
+        asked = asked_objective(config.objective, config.params)
+        objective = asked if self._previous is None else self._previous.model.objective
+        roles = self.roles
+        rehearse(self._given(config), objective, roles.features, ranking=roles.group is not None)
+
+    # The task
+
+    def _plan(self, config: XGBoostConfig, fit: Fit, summary: LabelSummary, sample: LabelSample) -> tuple[Task, str]:
+        preparation, previous = self._preparation, self._previous
+        label, ranking = preparation.label, preparation.group is not None
+        objective, reason = self._objective(config, label, summary, ranking=ranking)
+        given = self._given(config)
+        check_labels(label, summary, objective, ranking=ranking, params=given)
+        params = complete(
+            by_position(given, preparation.features) | {"max_bin": preparation.bins},
+            objective=objective,
+            classes=classes_in(label, self._all_labels(summary), objective, class_count(given) if previous else 0),
+            seed=config.seed,
+        )
+        evaluate = self._check_eval(params)
+        check_weights_add_up(sample, preparation.weight)
+        if previous is None and "base_score" not in params:
+            params["base_score"] = intercept(params, sample)
+        return Task(
+            params=params,
+            objective=objective,
+            rounds=config.rounds,
+            early_stop=config.early_stop,
+            evaluate=evaluate,
+            start_model=None if previous is None else previous.content,
+            before=0 if previous is None else previous.model.booster.num_boosted_rounds(),
+            fit=fit.number,
+            mask=fit.rows,
+            any_label=summary.minimum,
+        ), reason
+
+    def _objective(
+        self, config: XGBoostConfig, label: Column, summary: LabelSummary, *, ranking: bool
+    ) -> tuple[str, str]:
+        asked = asked_objective(config.objective, config.params)
+        if self._previous is not None:
+            before = self._previous.model.objective
+            if asked not in (None, before):
+                raise ConfigError(
+                    f"The earlier run has the objective {before}, not {asked}.", fix="Leave the objective out."
+                )
+            return before, "that of the earlier run"
+        return (asked, "as asked") if asked is not None else choose_objective(label, summary, ranking=ranking)
+
+    def _given(self, config: XGBoostConfig) -> dict[str, Any]:
+        """The parameters as given, with what stays as it was in the earlier run."""
+        return dict(config.params) if self._previous is None else going_on(config.params, self._previous.model.booster)
+
+    def _check_bins(self, config: XGBoostConfig) -> None:
+        if "max_bin" in config.params and bins_of(config.params) != bins_of(self.config.params):
+            raise ConfigError(
+                f"The session's rows are binned with max_bin {bins_of(self.config.params)}, not "
+                f"{config.params['max_bin']}.",
+                fix="Open another session for other bins.",
+            )
+
+    def _chosen_labels(self, mask: RowMask, runner: Runner) -> tuple[LabelSummary, LabelSample]:
+        found = runner.run(LabelSurvey(mask))
+        summary = LabelSummary.merge(summary for summary, _ in found)
+        if not summary.rows:
+            raise DataError("rows= chooses no row that is trained on.", fix="Choose rows outside the evaluation set.")
+        return summary, LabelSample.merge(sample for _, sample in found)
+
+    def _all_labels(self, training: LabelSummary) -> LabelSummary:
+        """Return the labels of all the data: a class may have all of its few rows held out."""
+        held_out = [load.eval_labels for load in self._loads if load.eval_labels is not None]
+        return training if self.config.eval else LabelSummary.merge([training, *held_out])
+
+    def _check_eval(self, params: dict[str, Any]) -> bool:
+        """Say whether there is an evaluation set; its labels must be as good as those of the training data."""
+        preparation, loads = self._preparation, self._loads
+        asked = self.config.eval or self.config.eval_fraction is not None
+        summaries = [load.eval_labels for load in loads if load.eval_labels is not None]
+        if not asked:
+            return False
+        if not summaries:
+            raise DataError("No row went to the evaluation set.", fix="Use a larger --eval-fraction.")
+        label, objective, summary = preparation.label, params["objective"], LabelSummary.merge(summaries)
+        ranking = preparation.group is not None  # one outcome only is odd, yet evaluation works
+        check_labels(label, summary, objective, ranking=ranking, params=params, may_be_constant=True)
+        check_eval_classes(label, summary, class_count(params))
+        check_metric_labels(label.name, summary, objective, params["eval_metric"], params)
+        unseen = {name: sum(load.unseen.get(name, 0) for load in loads) for load in loads for name in load.unseen}
+        for name, count in unseen.items():
+            self._warn(
+                f'{count:,} evaluation rows have a value of "{name}" that training does not know.',
+                "They count as missing there.",
+            )
+        return True
+
+    def _warn(self, message: str, fix: str) -> None:
+        self.emit(Warned(message, fix))
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainedTrees(TrainedBytes):
+    """A model with the cuts that it was trained with, for a run that goes on from it."""
+
+    preparation: BinnedPreparation
+
+    def write(self, location: str, storage: StorageOptions) -> None:
+        if not location.endswith(".ubj"):
+            raise ConfigError(f"{location} does not end in .ubj.", fix="Name a file such as model.ubj.")
+        super().write(location, storage)
+
+    def save(self, directory: RunDirectory) -> None:
+        super().save(directory)
+        table = cuts_as_table(self.preparation.features, self.preparation.cuts, self.preparation.bins)
+        directory.write_table(CUTS, table)
+
+    def result(self, directory: RunDirectory, common: Mapping[str, Any]) -> TrainResult:
+        features = len(self.preparation.features)
+        return TrainResult(**common, **self.fields(directory), features=features, content=self.content)
+
+
+def _refuse_mask(task: Task, *, weighted: bool) -> None:
+    """Refuse to train on some of the loaded rows where that would not give the model of those rows."""
+    if task.objective.startswith(NOT_MASKED):
+        raise ConfigError(
+            f"rows= cannot be used with the objective {task.objective}: rows that do not count would still change its "
+            "model.",
+            fix="Write the rows to train on to a file of their own, and open a session on it.",
+        )
+    if broken := broken_promise(task.params, task.objective, weighted=weighted):
+        raise ConfigError(
+            f"rows= cannot be used here: the model would depend on the rows that are left out ({broken}).",
+            fix="Leave the parameter out, or open a session on a file that holds just those rows.",
+        )
+
+
+def _fields(preparation: Any) -> dict[str, Any]:
+    return {name: getattr(preparation, name) for name in preparation.__dataclass_fields__}
+
+
+def _sampled_cuts(dataset: Dataset, roles: Roles, bins: int) -> list[Any]:
+    """Cut points of the numeric features: a few hundred values each instead of the sample."""
+    with ThreadPoolExecutor() as pool:  # sorting lets go of the interpreter
+        return list(pool.map(lambda column: cut_points(column, bins), sample_columns(dataset, roles.features)))

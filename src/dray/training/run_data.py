@@ -1,0 +1,114 @@
+"""The data of a session or a run: opened, converted where needed, noted down for a resumed run."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from dray.config.run_file import RunConfig
+from dray.data.parquet import Dataset, open_dataset
+from dray.elastic.starting import Terms
+from dray.events.kinds import Warned
+from dray.events.telemetry import Telemetry
+from dray.ingesting.cache import Check, Reading, as_parquet, copy_key, is_query, used_cluster
+from dray.ingesting.copy_files import keep_for
+from dray.runs.directory import RunDirectory
+from dray.runs.trained_on import DATA, UNKNOWN, TrainedOn, held_out, read_data, require_held_out
+from dray.storage import StorageOptions
+from dray.training.same_data import ContentDigests, marks_of
+
+
+class RunData:
+    """The data of a session: opened, converted where needed, and noted down if the session is a run."""
+
+    def __init__(
+        self, config: RunConfig, storage: StorageOptions, telemetry: Telemetry, directory: RunDirectory | None = None
+    ) -> None:
+        self._config = config
+        self._storage = storage
+        self._telemetry = telemetry
+        self._directory = directory
+        self.copy_s = 0.0
+        """Seconds until data that is not Parquet was there as Parquet."""
+        self._before = read_data(directory) if directory is not None and directory.exists(DATA) else {}
+        """What a run that is resumed has noted down of its data."""
+        self._copies: dict[str, str] = {}
+        """Copies of rows that cannot be copied again as they were."""
+        self._digests: ContentDigests | None = None
+
+    def open(self, locations: Sequence[str], check: Check) -> Dataset:
+        """Open data of any format; what is wrong with its columns is told before it is copied."""
+        began = time.perf_counter()
+        how = reading(self._config, self._before.get("copies"))
+        parquet = as_parquet(locations, self._storage, how, self._telemetry.emit, check)
+        if parquet != tuple(locations):
+            self.copy_s += time.perf_counter() - began
+            if is_query(locations, how):
+                self._copies[copy_key(locations)] = parquet[0]
+                if self._directory is not None:
+                    keep_for(parquet[0], self._directory.location, self._storage)
+        dataset = open_dataset(parquet, self._storage)
+        check(dataset.schema)
+        return dataset
+
+    def close(self) -> None:
+        """End what goes on beside."""
+        if self._digests is not None:
+            self._digests.close()
+
+    def check_held_out(self, train_data: Dataset, eval_data: Dataset | None, earlier: Sequence[TrainedOn]) -> None:
+        """Refuse to evaluate on rows that the model was trained on before; say so where that cannot be known."""
+        evaluation, how = () if eval_data is None else eval_data.contents, held_out(self._config.model_dump())
+        if how is None and not evaluation:
+            return
+        if not require_held_out(earlier, train_data.contents, how, evaluation):
+            self._telemetry.emit(Warned(UNKNOWN, "The metrics are honest only if they do not."))
+
+    def note(self, train_data: Dataset, eval_data: Dataset | None, earlier: Sequence[TrainedOn] = ()) -> None:
+        """Note down what the data is, for `dray resume` to compare, and what the model was trained on before."""
+        directory, document = self._directory, self._before
+        if directory is None:
+            return
+        if not document:
+            document = describe_data(train_data, eval_data, copies=self._copies)
+            if earlier:
+                document["earlier"] = [run.to_json() for run in earlier]
+            directory.write_exactly(DATA, document)
+        self._digests = ContentDigests(document.get("files", {}), partial(_note_digests, directory, document))
+
+
+def _note_digests(directory: RunDirectory, document: dict[str, Any], found: Mapping[str, str]) -> None:
+    files = {name: mark | {"content": found.get(name, mark["content"])} for name, mark in document["files"].items()}
+    directory.write_exactly(DATA, document | {"files": files})
+
+
+def reading(config: RunConfig, copies: Mapping[str, str] | None = None) -> Reading:
+    """Return how the data of a run is read, and the copies that a resumed run goes on with."""
+    cluster = used_cluster(config.workers, config.cluster)
+    return Reading(config.format, config.read, config.cache, copies or {}, cluster)
+
+
+def terms_of(config: RunConfig) -> Terms:
+    """Return what holds when a worker is lost."""
+    return Terms(
+        level=config.on_failure,
+        failures=config.max_failures,
+        failures_in_round=config.max_failures_in_round,
+        heartbeat_s=config.heartbeat_s,
+        wait_s=config.wait_s,
+    )
+
+
+def describe_data(
+    train_data: Dataset, eval_data: Dataset | None, *, copies: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Return what tells a run's data from any other."""
+    both = [train_data] if eval_data is None else [train_data, eval_data]
+    return {
+        "train": train_data.contents,
+        "eval": () if eval_data is None else eval_data.contents,
+        "files": {name: mark for dataset in both for name, mark in marks_of(dataset).items()},
+        "copies": dict(copies or {}),
+    }

@@ -1,0 +1,186 @@
+"""Sessions in one process: one fit after another on the same rows, and on some of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import datasets
+import dray
+from dray.errors import ConfigError, DataError
+from dray.events.telemetry import Telemetry
+from dray.learners.checkpoint import Checkpoint
+from dray.learners.configs import make_config
+from dray.training.session import Session, open_session
+from fake_group import Recorder
+
+ROWS = 3_000
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def chosen() -> np.ndarray[Any, np.dtype[np.bool_]]:
+    return np.random.default_rng(3).random(ROWS) < 0.6
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory, chosen: Any) -> tuple[str, str]:
+    """All rows, and those that are chosen. Few values a column, all among the chosen: the cuts are the same."""
+    random, folder = np.random.default_rng(0), tmp_path_factory.mktemp("data")
+    x = random.integers(0, 12, (ROWS, 4)).astype(np.float32)
+    noise = random.normal(size=ROWS)
+    columns: dict[str, Any] = {f"x{index}": x[:, index] for index in range(4)}
+    columns["text"] = random.choice(["a", "b", "c"], ROWS)
+    columns["price"] = x[:, 0] * x[:, 1] + noise * 5
+    columns["sold"] = (columns["price"] > 30).astype(np.int64)
+    columns["kind"] = (x[:, 2] // 4).astype(np.int64)
+    columns["weight"] = random.random(ROWS).astype(np.float32)
+    table = pa.table(columns)
+    some = datasets.write(folder / "some", table.filter(pa.array(chosen)), files=1)
+    return datasets.write(folder / "all", table, files=3), some
+
+
+ROLES: dict[str, dict[str, Any]] = {
+    "binary": {"label": "sold", "ignore": ["price", "kind", "weight"]},
+    "weighted": {"label": "sold", "ignore": ["price", "kind"], "weight": "weight"},
+    "regression": {"label": "price", "ignore": ["sold", "weight"]},
+    "poisson": {"label": "kind", "objective": "count:poisson", "ignore": ["price", "weight"]},
+}
+
+
+@pytest.mark.parametrize("task", ROLES)
+def test_some_of_the_rows_give_the_model_of_those_rows(data: tuple[str, str], chosen: Any, task: str) -> None:
+    settings = {**ROLES[task], "rounds": 6, "workers": 0}
+    with dray.session(data[0], **settings) as session:
+        whole, some, again = session.fit(), session.fit(rows=chosen), session.fit()
+    fresh = dray.train(data[1], **settings)
+    assert some.model_digest == fresh.model_digest
+    assert some.model_digest != whole.model_digest
+    assert again.model_digest == whole.model_digest == dray.train(data[0], **settings).model_digest
+
+
+def test_labels_of_rows_that_are_left_out_do_not_matter(data: tuple[str, str]) -> None:
+    price = datasets.read(data[0])["price"].to_numpy()
+    assert (price <= 0).any()  # what reg:gamma refuses
+    with dray.session(data[0], **ROLES["regression"], rounds=2, workers=0) as session:
+        fit = session.fit(rows=price > 0, objective="reg:gamma")
+        with pytest.raises(DataError, match="gamma"):
+            session.fit(objective="reg:gamma")
+    assert fit.rounds == 2
+
+
+@pytest.mark.parametrize("objective", ["reg:absoluteerror", "reg:quantileerror", "multiclass", "binary:hinge"])
+def test_objectives_that_look_at_all_rows_are_refused_for_some(
+    data: tuple[str, str], chosen: Any, objective: str
+) -> None:
+    params = {"quantile_alpha": 0.5} if "quantile" in objective else {}
+    label = "kind" if objective == "multiclass" else "sold" if "binary" in objective else "price"
+    settings = {"label": label, "rounds": 3, "workers": 0, "params": params, "objective": objective}
+    with dray.session(data[0], **settings) as session:
+        with pytest.raises(ConfigError, match="rows= cannot be used with the objective"):
+            session.fit(rows=chosen)
+        # Rows that were left out of a fit before count as ever.
+        session.fit(rows=chosen, objective="regression", params={})
+        assert session.fit().model_digest == dray.train(data[0], **settings).model_digest
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"params": {"subsample": 0.5}}, "subsample"),
+        ({"params": {"max_bin": 16}}, "max_bin 256, not 16"),
+        ({"params": {"max_dept": 3}}, "max_depth"),
+        ({"label": "price"}, "label cannot change"),
+        ({"workers": 2, "threads": 1}, "threads, workers cannot change"),
+        ({"rounds": -1}, "rounds"),
+    ],
+)
+def test_a_fit_that_cannot_be_is_refused_and_the_session_goes_on(
+    data: tuple[str, str], chosen: Any, changes: dict[str, Any], words: str
+) -> None:
+    with dray.session(data[0], **ROLES["binary"], rounds=2, workers=0) as session:
+        with pytest.raises(ConfigError, match=words):
+            session.fit(rows=chosen if "subsample" in str(changes) else None, **changes)
+        assert session.fit().rounds == 2
+
+
+@pytest.mark.parametrize(
+    ("rows", "words"),
+    [
+        (np.ones(5, np.bool_), r"shape \(5,\); the data has 3,000 rows"),
+        (np.ones(ROWS, np.int64), "int64"),
+        (np.zeros(ROWS, np.bool_), "chooses no row"),
+    ],
+)
+def test_rows_that_fit_nothing_are_refused(data: tuple[str, str], rows: Any, words: str) -> None:
+    with (
+        dray.session(data[0], **ROLES["binary"], rounds=2, workers=0) as session,
+        pytest.raises(DataError, match=words),
+    ):
+        session.fit(rows=rows)
+
+
+def test_rows_held_out_are_never_trained_on(data: tuple[str, str]) -> None:
+    with dray.session(data[0], **ROLES["binary"], rounds=2, workers=0, eval_fraction=0.5) as session:
+        whole = session.fit(rows=np.ones(ROWS, np.bool_))
+        assert whole.model_digest == session.fit().model_digest
+        assert whole.metrics == session.fit().metrics
+
+
+@pytest.fixture
+def told(data: tuple[str, str]) -> Iterator[tuple[Session, Recorder]]:
+    sink = Recorder()
+    config = make_config({"data": data[0], **ROLES["binary"], "rounds": 3, "workers": 0, "eval_fraction": 0.2})
+    with open_session(config, [sink]) as session:
+        yield session, sink
+
+
+def test_every_fit_tells_its_rounds_and_its_threads(told: tuple[Session, Recorder]) -> None:
+    session, sink = told
+    session.fit()
+    session.fit(rounds=2)
+    assert [event["round"] for event in sink.of("round")] == [1, 2, 3, 1, 2]
+    assert [event["rounds"] for event in sink.of("round")] == [3, 3, 3, 2, 2]
+    assert len(sink.of("threads")) == 2
+    assert [event["name"] for event in sink.of("phase")].count("load") == 1
+
+
+def test_a_checkpoint_of_an_earlier_fit_comes_too_late(told: tuple[Session, Recorder]) -> None:
+    session, _ = told
+    first = session.fit()
+    session._offer(Checkpoint(3, b"of the first fit", (), fit=1))
+    second = session.fit()
+    session._offer(Checkpoint(3, b"of the first fit", (), fit=1))
+    assert session._writer is not None
+    assert session._writer.latest.model != b"of the first fit"
+    assert second.model_digest == first.model_digest
+
+
+def test_a_session_elsewhere_is_refused(data: tuple[str, str]) -> None:
+    with pytest.raises(ConfigError, match="must be part of the cluster"):
+        dray.session(data[0], **ROLES["binary"], cluster="http://head:8265")
+
+
+def test_a_model_is_saved_where_it_is_asked_for(told: tuple[Session, Recorder]) -> None:
+    fit = told[0].fit()
+    fit.save("model.ubj")
+    assert dray.load("model.ubj").digest() == fit.model_digest
+    with pytest.raises(ConfigError, match=r"\.ubj"):
+        fit.save("model.json")
+
+
+def test_a_session_that_cannot_open_leaves_nothing(data: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[str] = []
+    monkeypatch.setattr(Telemetry, "close", lambda _self: closed.append("telemetry"))
+    with pytest.raises(DataError, match="nothing"):
+        dray.session(data[0], label="nothing", workers=0)
+    assert not Path("runs").exists()

@@ -1,4 +1,4 @@
-"""Workers of a recommender in this process: real ones, that are lost, leave and come when a test says so.
+"""Workers of a recommender in this process: real ones, which are lost, leave and come when a test says so.
 
 Values travel as through Ray's store: pickled, and with arrays that cannot be written to.
 """
@@ -17,6 +17,7 @@ from typing import Any, Literal
 import pytest
 
 from dray.config.run_file import RunConfig
+from dray.elastic import controller, keyed_units
 from dray.elastic.group import Call as MadeCall
 from dray.elastic.group import GroupEvent, Lost, Member, Raised, Ready, Returned
 from dray.elastic.membership import Membership
@@ -24,11 +25,11 @@ from dray.elastic.starting import Terms
 from dray.elastic.watch import Watch
 from dray.events.telemetry import Telemetry
 from dray.learners.configs import make_config
+from dray.learners.factorization.result import FactorResult
 from dray.learners.factorization.worker import FactorWorker
 from dray.learners.learner import InputGone, Op, PeerCut
+from dray.training import session
 from dray.training import train as training
-from dray.training.factorization import foreman, steps
-from dray.training.factorization.result import FactorResult
 from fake_group import Recorder
 
 What = Literal["lost", "lost after", "its node", "leaves", "inputs gone", "raises"]
@@ -46,7 +47,7 @@ class Fault:
 
 
 class Kept:
-    """A value that stays with whoever made it, until it is made, or for ever."""
+    """A value that stays with the worker that made it, until it is made, or for ever."""
 
     def __init__(self, maker: int) -> None:
         self.maker = maker
@@ -88,11 +89,11 @@ class Call:
 
 @dataclass
 class FactorGroup:
-    """Calls of a worker run in order; whose turn it is goes round, so that workers get ahead of each other."""
+    """Calls of a worker run in the order of their lane; workers and lanes take turns, so that some get ahead."""
 
     faults: list[Fault] = field(default_factory=list)
     no_room: set[int] = field(default_factory=set)
-    """Workers that do not start as long as they stand here."""
+    """Workers that do not start as long as they are named here."""
     alive: dict[int, FactorWorker] = field(default_factory=dict)
     going: dict[int, str] = field(default_factory=dict)
     cut: dict[tuple[int, int], int] = field(default_factory=dict)
@@ -100,9 +101,16 @@ class FactorGroup:
     made: list[Call] = field(default_factory=list)
     ring_host: str = "127.0.0.1"
     on_call: Callable[[Call], None] = lambda call: None
+    slow: set[tuple[int, str]] = field(default_factory=set)
+    """Workers and methods that do not run as long as they are named here."""
+    on_idle: Callable[[], None] = lambda: None
+    """Called when nothing else happens."""
 
     def __post_init__(self) -> None:
         self.struck: list[Fault] = []
+        self.ran: list[Call] = []
+        """Calls in the order in which they ran; `made` has the order in which they were asked for."""
+        self.told: list[tuple[int, str]] = []
         self._starting: list[int] = []
         self._pending: list[Call] = []
         self._kept: list[Kept] = []
@@ -149,6 +157,7 @@ class FactorGroup:
         return [_value_of(one) for one in kept]
 
     def tell(self, worker: int, op: Op[..., Any], *inputs: Any) -> None:
+        self.told.append((worker, op.name))
         op(self.alive[worker], *inputs)
 
     def share(self, value: Any) -> Any:
@@ -157,6 +166,8 @@ class FactorGroup:
     def poll(self, timeout_s: float) -> list[GroupEvent]:
         found, self._happened = self._happened, []
         found = found or self._start_one() or self._run_one()
+        if not found:
+            self.on_idle()
         now = time.monotonic()
         self._happened_at = now if found else self._happened_at
         assert now - self._happened_at < 10, f"nothing happens any more; pending: {self._pending}"
@@ -182,12 +193,14 @@ class FactorGroup:
         return []
 
     def _run_one(self) -> list[GroupEvent]:
-        """Run the first call of some worker that has all that it needs."""
-        order = sorted(self.alive)
+        """Run the first call of some lane of a worker that has all that it needs."""
+        order = sorted((worker, lane) for worker in self.alive for lane in ("beside", "main"))
         first = next(self._turns) % len(order) if order else 0
-        for worker in order[first:] + order[:first]:
-            call = next((call for call in self._pending if call.worker == worker), None)
-            if call is not None and not any(isinstance(one, Kept) and one.waits for one in call.arguments):
+        for lane in order[first:] + order[:first]:
+            call = next((call for call in self._pending if (call.worker, call.op.lane) == lane), None)
+            if call is None or (call.worker, call.method) in self.slow:
+                continue
+            if not any(isinstance(one, Kept) and one.waits for one in call.arguments):
                 return self._run(call)
         return []
 
@@ -208,6 +221,7 @@ class FactorGroup:
                 if isinstance(one, Kept):
                     one.gone = True
         self._pending.remove(call)
+        self.ran.append(call)
         try:
             if what == "raises":
                 raise RuntimeError("a fault of the test")
@@ -273,7 +287,7 @@ def _value_of(one: Any) -> Any:
 def train_together(
     values: dict[str, Any], workers: int = 2, *faults: Fault, group: FactorGroup | None = None, least: int = 1
 ) -> tuple[FactorResult, FactorGroup, Recorder]:
-    """Train with so many workers in this process, to whom this happens; all of it must have happened."""
+    """Train with so many workers in this process, with these faults; all of them must have happened."""
     group = group or FactorGroup()
     group.faults += faults
     told = Recorder()
@@ -306,8 +320,9 @@ def together(group: FactorGroup, workers: int, least: int = 1) -> Iterator[None]
             group.close()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(steps, "started_workers", started)
-        patch.setattr(foreman, "GRACE_S", 0.0)  # losses are told at once here
+        patch.setattr(session, "started_workers", started)
+        for module in (controller, keyed_units):
+            patch.setattr(module, "GRACE_S", 0.0)  # losses are reported at once here
         yield
 
 

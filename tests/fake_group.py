@@ -1,4 +1,4 @@
-"""A group of workers in memory: it answers as it is told, and loses whom it is told to lose."""
+"""A group of workers in memory: it answers as it is told, and loses the workers that it is told to lose."""
 
 from __future__ import annotations
 
@@ -48,6 +48,7 @@ class Call:
     worker: int
     method: str
     arguments: tuple[Any, ...]
+    lane: str
 
 
 class Never:
@@ -66,7 +67,7 @@ class Asked(Op[..., Any]):
 
 
 class FakeGroup:
-    """Does one thing a call of `poll`: whoever was asked first answers first."""
+    """Does one thing a call of `poll`: the worker that was asked first answers first."""
 
     ring_host = "127.0.0.1"
 
@@ -74,9 +75,9 @@ class FakeGroup:
         self.alive: set[int] = set()
         self.starting: list[int] = []
         self.no_room: set[int] = set()
-        """Workers that do not start as long as they stand here."""
+        """Workers that do not start as long as they are named here."""
         self.slow: set[int] = set()
-        """Workers that have room and do not start as long as they stand here."""
+        """Workers that have room and do not start as long as they are named here."""
         self.going: dict[int, str] = {}
         self.calls: list[Call] = []
         self.told: list[tuple[int, str, tuple[Any, ...]]] = []
@@ -123,7 +124,7 @@ class FakeGroup:
 
     def call(self, worker: int, op: Op[..., Any], *inputs: Any) -> MadeCall:
         assert worker in self.alive, f"worker {worker} is not there to {op.name}"
-        call = Call(next(self._numbers), worker, op.name, inputs)
+        call = Call(next(self._numbers), worker, op.name, inputs, op.lane)
         self.calls.append(call)
         self.pending.append(call)
         return MadeCall(call.number, [])

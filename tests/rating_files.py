@@ -9,9 +9,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dray.learners.factorization.events import Dealt
-from dray.learners.factorization.own_part import SplitRule, own_part
+from dray.learners.factorization.events import UnitRows
 from dray.learners.factorization.ratings import Ratings, Triples
+from dray.learners.factorization.unit_pairs import SplitRule, unit_pairs
 from rating_data import made_ratings
 
 ROWS = 4000
@@ -47,8 +47,8 @@ def write(path: Path, table: pa.Table, row_group_rows: int = 500) -> str:
 def as_ratings(table: pa.Table) -> Ratings:
     """Return what a training on all rows is to learn from: ids in order, one value a pair, the last one."""
     users, items = (_indices(table[name]) for name in ("u", "i"))
-    dealt = Dealt(users[1], items[1], table["r"].to_numpy().astype(np.float32))
-    pairs: Triples = own_part([dealt], "explicit", SplitRule()).train
+    rows = UnitRows(users[1], items[1], table["r"].to_numpy().astype(np.float32))
+    pairs: Triples = unit_pairs([rows], "explicit", SplitRule()).train
     return Ratings(pairs.users, pairs.items, pairs.values, pa.array(users[0]), pa.array(items[0]))
 
 

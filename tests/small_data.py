@@ -16,11 +16,11 @@ from dray.data import parquet
 from dray.data.cuts import cut_points, cut_table
 from dray.data.features import Column, choose_features, kind_of
 from dray.data.parquet import Dataset, open_dataset
-from dray.data.prepare import Preparation
 from dray.data.sample import sample_columns
 from dray.data.scan import merge_categories, require_groups_together, scan
 from dray.data.shards import Unit, keep_groups_whole
 from dray.data.split import Split
+from dray.learners.xgboost.matrix import BinnedPreparation
 from dray.storage import DEFAULT, StorageOptions
 
 
@@ -66,7 +66,7 @@ def prepare(
     ignore: Sequence[str] = (),
     bins: int = 256,
     split: Split | None = None,
-) -> Preparation:
+) -> BinnedPreparation:
     """What the driver decides, done by one process."""
     storage = dataset.storage
     taken = [name for name in (label, weight, group) if name]
@@ -81,11 +81,13 @@ def prepare(
     features = [complete(feature) for feature in features]
     points = [cut_points(column, bins) for column in sample_columns(dataset, features)]
     cuts = cut_table(points, [feature.category_count for feature in features])
-    return Preparation(tuple(features), complete(target), weight, group, cuts, bins, split, Split(1.0, 0), storage)
+    return BinnedPreparation(
+        tuple(features), complete(target), weight, group, split, Split(1.0, 0), storage, cuts=cuts, bins=bins
+    )
 
 
 def units(dataset: Dataset, group: str | None = None) -> list[Unit]:
-    """What can be dealt."""
+    """What can be assigned."""
     if group is None:
         return [(piece,) for piece in dataset.row_groups]
     found = scan(dataset.row_groups, [], group, dataset.storage)

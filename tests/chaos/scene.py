@@ -21,7 +21,7 @@ from dray_process import DRAY, DrayProcess, start_dray
 
 FAULTS = Path(__file__).parent / "faults"
 MARK = "DRAY_CHAOS"
-"""A variable that every process of a scene inherits, whoever its parent is by now."""
+"""A variable that every process of a scene inherits, whatever its parent is by now."""
 ROUNDS = 12
 FLAGS = ["--label", "label", "--rounds", str(ROUNDS), "--eval-fraction", "0.2", "--param", "max_depth=4"]
 OFTEN = {"dray.learners.xgboost.worker:CHECKPOINT_S": 0.0, "dray.learners.xgboost.worker:CHECKPOINT_SHARE": 1.0}
@@ -84,7 +84,7 @@ class Faults:
         return found
 
     def release(self, fault: int = 0) -> None:
-        """Let those go on who wait by this fault."""
+        """Let the processes go on that wait by this fault."""
         (self.folder / f"{fault}.released").touch()
 
 
@@ -130,7 +130,7 @@ class Scene:
         constants: Mapping[str, Any] | None = None,
         env: Mapping[str, str] | None = None,
     ) -> DrayProcess:
-        """Start `dray resume` on what `train` made. Its events stand behind those from before."""
+        """Start `dray resume` on what `train` made. Its events follow those from before."""
         self.faults.plan(faults, constants)
         command = [DRAY, "resume", "run", *flags, "--json"]
         environment = {**self.environment, **(env or {})}

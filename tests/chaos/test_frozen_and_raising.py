@@ -72,7 +72,7 @@ def test_the_memory_monitor_of_ray_ends_a_worker(scene: Scene, undisturbed: str)
     assert "memory monitor" in lost[0]["cause"]
 
 
-@pytest.mark.parametrize("moment", ["load", "stand", "round", "copy"])
+@pytest.mark.parametrize("moment", ["load", "restore", "round", "copy"])
 def test_a_worker_that_raises_is_replaced(scene: Scene, undisturbed: str, moment: str) -> None:
     worker = 0 if moment == "copy" else 1
     run = scene.train(faults=[Fault("raise", moment, worker)], constants=OFTEN)

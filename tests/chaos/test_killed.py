@@ -48,7 +48,7 @@ def test_before_training(scene: Scene, undisturbed: str, moment: str, worker: in
 @pytest.mark.parametrize(
     ("moment", "worker", "round_"),
     [
-        ("stand", 1, None),
+        ("restore", 1, None),
         ("join", 0, None),
         ("join", 1, None),
         ("round", 0, 1),
@@ -67,7 +67,7 @@ def test_in_training(scene: Scene, undisturbed: str, moment: str, worker: int, r
     check_story(run, scene, result, undisturbed)
     [lost] = run.events("worker_lost")
     assert (lost["worker"], lost["phase"]) == (worker, "train")
-    # Who survived keeps its rows; the replacement loads those of the one who is gone, and nobody anything else.
+    # The survivor keeps its rows; the replacement loads those of the lost worker, and nothing else is loaded.
     assert reloaded(run) == {worker: ROWS // 2}
     assert result["rows_reloaded"] == ROWS // 2
     assert result["seconds"]["recovery"] > 0
@@ -87,7 +87,7 @@ def test_while_it_hands_a_checkpoint_over(scene: Scene, undisturbed: str) -> Non
 
 
 def test_while_it_hands_the_last_model_over(scene: Scene, undisturbed: str) -> None:
-    run = scene.train(faults=[Fault("kill", "standing")])
+    run = scene.train(faults=[Fault("kill", "checkpoint")])
     result = run.finish()
     check_story(run, scene, result, undisturbed)
     assert reloaded(run) == {}  # the other one has it as well
@@ -134,7 +134,7 @@ def test_again_and_again_in_the_same_round(scene: Scene, undisturbed: str) -> No
 def test_its_replacement_as_well(scene: Scene, undisturbed: str, moment: str) -> None:
     run = scene.train(faults=[Fault("wait", "round", 1, MIDDLE)])
     [strike] = scene.faults.wait()
-    scene.faults.plan([Fault("kill", moment, 1)])  # for those who start from now on
+    scene.faults.plan([Fault("kill", moment, 1)])  # for those that start from now on
     kill(strike.pid)
     result = run.finish()
     check_story(run, scene, result, undisturbed, lost=2)

@@ -21,10 +21,10 @@ ROUNDS = 60
 COMMON = ["--model", "factorization", "--user", "u", "--item", "i", "--rounds", str(ROUNDS), "--param", "factors=48"]
 KINDS = {"explicit": [*COMMON, "--rating", "r", "--eval-fraction", "0.1"], "implicit": [*COMMON, "--event", "e"]}
 OFTEN = {
-    "dray.training.factorization.copier:EVERY_S": 0.0,
-    "dray.training.factorization.copier:SHARE": 1.0,
+    "dray.learners.factorization.checkpointing:EVERY_S": 0.0,
+    "dray.learners.factorization.checkpointing:SHARE": 1.0,
 }
-"""A copy after nearly every epoch, so that a run of seconds has some."""
+"""A checkpoint after nearly every epoch, so that a run of seconds has some."""
 SOME = 3
 """Epochs after which something happens."""
 

@@ -19,8 +19,8 @@ from dray.events.kinds import Event
 from dray.events.telemetry import Sample
 from dray.learners.configs import make_config
 from dray.learners.factorization.calls import FactorPlan
+from dray.learners.factorization.result import FactorResult
 from dray.training import train as training
-from dray.training.factorization.result import FactorResult
 from rating_files import EXPLICIT, IMPLICIT, ROWS, rated, write
 
 KINDS: dict[str, dict[str, Any]] = {

@@ -1,4 +1,4 @@
-"""Training on Ray workers: the same model as in one process, whoever holds which rows."""
+"""Training on Ray workers: the same model as in one process, whichever worker holds which rows."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ import pytest
 import datasets
 import dray
 from dray.config.run_file import RunConfig
+from dray.elastic import row_shards
 from dray.errors import WorkerError
 from dray.events.kinds import Event
 from dray.events.telemetry import Sample
 from dray.learners.configs import make_config
+from dray.learners.xgboost.result import TrainResult
 from dray.runs.directory import open_run
-from dray.training import dealt
 from dray.training import train as training
-from dray.training.result import TrainResult
 from living import asked
 
 LONG = 800
@@ -111,13 +111,13 @@ def shuffled(rows: Sequence[int], workers: int) -> list[tuple[int, ...]]:
     return [tuple(sorted(mixed[worker::workers])) for worker in range(workers)]
 
 
-@pytest.mark.parametrize("dealing", [in_one_piece_each, nearly_all_on_the_last, shuffled])
+@pytest.mark.parametrize("assign", [in_one_piece_each, nearly_all_on_the_last, shuffled])
 @pytest.mark.parametrize("task", ["binary", "ranking"])
-def test_it_is_the_same_however_the_rows_are_dealt(
-    data: dict[str, str], task: str, dealing: Any, monkeypatch: pytest.MonkeyPatch
+def test_it_is_the_same_however_the_rows_are_assigned(
+    data: dict[str, str], task: str, assign: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alone = run(data, task, 0, eval_fraction=0.2, rounds=5)
-    monkeypatch.setattr(dealt, "assign_evenly", dealing)
+    monkeypatch.setattr(row_shards, "assign_evenly", assign)
     assert what_matters(run(data, task, 2, eval_fraction=0.2, rounds=5)) == what_matters(alone)
 
 

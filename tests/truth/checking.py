@@ -20,7 +20,7 @@ import xgboost
 import dray
 from dray.data.split import Split
 from dray.learners.predictor import PredictionType
-from dray.training.result import TrainResult
+from dray.learners.xgboost.result import TrainResult
 from truth import plain
 from truth.cases import Case
 from truth.metrics import Rows, as_predicted, is_better, metric

@@ -17,7 +17,7 @@ import pytest
 import xgboost
 
 import dray
-from dray.training.result import TrainResult
+from dray.learners.xgboost.result import TrainResult
 from truth.cases import Case, ColumnKind
 from truth.checking import check
 from truth.metrics import Rows, as_predicted, metric

@@ -24,9 +24,10 @@ def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def test_the_public_names_are_these() -> None:
     assert set(dray.__all__) == {
-        "ClusterError", "ConfigError", "DataError", "DrayError", "FactorModel", "FactorResult", "IngestResult",
-        "ItemError", "Model", "ModelError", "PredictResult", "RecommendResult", "StorageError", "TrainResult",
-        "WorkerError", "__version__", "describe", "ingest", "load", "map", "predict", "recommend", "resume", "train",
+        "ClusterError", "ConfigError", "DataError", "DrayError", "FactorModel", "FactorResult", "FitResult",
+        "IngestResult", "ItemError", "Model", "ModelError", "PredictResult", "RecommendResult", "Session",
+        "StorageError", "TrainResult", "WorkerError", "__version__", "describe", "ingest", "load", "map", "predict",
+        "recommend", "resume", "session", "train",
     }  # fmt: skip
     assert dir(dray) == dray.__all__
     for name in dray.__all__:

@@ -10,8 +10,6 @@ import dray
 
 ROOT = Path(dray.__file__).parent
 GLOSSARY = Path(__file__).parents[2] / "docs" / "glossary.md"
-LEFT = Path(__file__).parent / "words_left.txt"
-"""What is still to be renamed, a line a file. Take words out; put none in."""
 
 GONE = re.compile(
     r"ring_?master|foreman|crew|deliberat(e|ion)|keeper|conduct(or)?|deals?|dealt|dealing|happenings?|stand(s|ing|ings)?|"
@@ -49,22 +47,8 @@ def found() -> dict[str, set[str]]:
     return {path.relative_to(ROOT).as_posix(): gone_from(path) for path in modules}
 
 
-def left() -> dict[str, set[str]]:
-    lines = (line.partition(":") for line in LEFT.read_text(encoding="utf-8").splitlines())
-    return {file: set(words.split()) for file, _, words in lines}
-
-
-def without(words: dict[str, set[str]], others: dict[str, set[str]]) -> dict[str, list[str]]:
-    rest = {file: sorted(mine - others.get(file, set())) for file, mine in words.items()}
-    return {file: mine for file, mine in rest.items() if mine}
-
-
 def test_words_that_the_glossary_replaced_are_gone() -> None:
-    assert not without(found(), left())
-
-
-def test_the_list_of_what_is_left_only_shrinks() -> None:
-    assert not without(left(), found())
+    assert not {file: words for file, words in found().items() if words}
 
 
 def test_the_glossary_is_one_page_and_has_no_word_twice() -> None:

@@ -28,8 +28,8 @@ _hoard: list[bytearray] = []
 # A moment: where the function is that begins then, and how its arguments tell the round.
 _MOMENTS: dict[str, tuple[str, str, Callable[..., int | None]]] = {
     "start": ("dray.learners.xgboost.worker", "Worker.__init__", lambda *_: None),
-    "load": ("dray.learners.xgboost.worker", "Worker._on_rows", lambda *_: None),
-    "stand": ("dray.learners.xgboost.worker", "Worker.stand", lambda *_: None),
+    "load": ("dray.learners.xgboost.worker", "Worker.on_rows", lambda *_: None),
+    "restore": ("dray.learners.xgboost.worker", "Worker.restore", lambda *_: None),
     "join": ("dray.rings.mesh", "Mesh.join", lambda *_: None),
     "round": (
         "dray.learners.xgboost.boosting",
@@ -43,7 +43,7 @@ _MOMENTS: dict[str, tuple[str, str, Callable[..., int | None]]] = {
     ),
     "copy": ("dray.learners.xgboost.worker", "Worker._take_copy", lambda _self, task, learner: learner.done(task)),
     "hand over": ("dray.learners.xgboost.worker", "Worker.latest", lambda *_: None),
-    "standing": ("dray.learners.xgboost.worker", "Worker.standing", lambda *_: None),
+    "checkpoint": ("dray.learners.xgboost.worker", "Worker.checkpoint", lambda *_: None),
 }
 
 
@@ -96,7 +96,9 @@ def _patch(module: Any, path: str, moment: str, round_of: Callable[..., int | No
         global _number
         if moment == "start":
             _number = arguments[1]
-        # Before its part is loaded a worker is asked for things as well: what cannot tell a round has none.
+        if moment == "hand over" and sys._getframe(1).f_code.co_name == "status":
+            return function(*arguments, **named)  # the worker looks itself; the driver has not asked
+        # Before its shard is loaded a worker is asked for things as well: what cannot tell a round has none.
         _meet(moment, _number, round_of(*arguments, **named), plan, folder)
         return function(*arguments, **named)
 

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from dray.learners.factorization import blocks
 from dray.learners.factorization.model import FactorModel
 from dray.learners.xgboost import child as xgboost_child
 from dray.learners.xgboost import unknown as xgboost_unknown
 from dray.learners.xgboost.categories import without_categories
 from dray.learners.xgboost.model import Model, splits_of
 from dray.learners.xgboost.ubjson import is_whole
-from dray.training.factorization import copies
 from security.attack import Parser
 from security.real import KEPT, run_of
 
@@ -132,7 +132,7 @@ PARSERS = {
     "popular": _part("popular.npy"),
     "ids": _part("users.arrow"),
     "item_ids": _part("items.arrow"),
-    "epochs": Parser(_epochs, copies.from_bytes, lambda read: read is not None),
+    "epochs": Parser(_epochs, blocks.from_bytes, lambda read: read is not None),
     "ubjson": Parser(_models, _whole, lambda read: read is not None and is_whole(read)),
     "unknown_model": Parser(_models_and_json, _unknown, lambda margins: len(margins) == 40 and np.ptp(margins) > 0),
 }

@@ -9,19 +9,19 @@ from pathlib import Path
 from typing import Any
 
 from dray.cli.runs import _print_table
+from dray.elastic.checkpoint_writer import as_checkpoint
 from dray.errors import DrayError
 from dray.events.log import LocalLog
 from dray.learners.stored import learner_of, open_recommender
+from dray.learners.xgboost.previous import read_previous
 from dray.runs.alive import beat, is_alive
 from dray.runs.checkpoints import Checkpoints, WrittenCheckpoint
 from dray.runs.directory import RunDirectory, open_resumable, open_run
 from dray.runs.listing import RunSummary, list_runs
 from dray.runs.recording import Recording
+from dray.runs.trained_on import trained_on
 from dray.storage import DEFAULT
-from dray.training.agree import read_previous
-from dray.training.keeper import as_checkpoint
 from dray.training.resume import _config
-from dray.training.trained_on import trained_on
 from security.attack import Parser
 from security.real import KEPT, run_of
 

@@ -16,11 +16,11 @@ import pytest
 from dray.data import stream as streaming
 from dray.data.features import Column
 from dray.data.parquet import Dataset
-from dray.data.prepare import Preparation
 from dray.data.shards import Units, assign
 from dray.data.split import Split
 from dray.data.stream import Batch, Stream, ahead, give_memory_back
 from dray.errors import DataError
+from dray.learners.xgboost.matrix import BinnedPreparation
 from s3_server import S3Server
 from small_data import mixed_rows, opened, prepare, query_ids, small_batches, units, write
 
@@ -36,11 +36,11 @@ def dataset(tmp_path: Path) -> Dataset:
     return opened(tmp_path / "data")
 
 
-def prepared(dataset: Dataset, **settings: Any) -> Preparation:
+def prepared(dataset: Dataset, **settings: Any) -> BinnedPreparation:
     return prepare(dataset, label="row", weight="weight", ignore=["label", "value", "query"], **settings)
 
 
-def ranked(dataset: Dataset, split: Split | None = None) -> Preparation:
+def ranked(dataset: Dataset, split: Split | None = None) -> BinnedPreparation:
     return prepare(dataset, label="row", group="query", ignore=["label", "value", "weight"], split=split)
 
 
@@ -61,7 +61,7 @@ def joined(batches: list[Batch]) -> Batch:
     )
 
 
-def first_pass(shard: Units, preparation: Preparation, part: Any = "all") -> Batch:
+def first_pass(shard: Units, preparation: BinnedPreparation, part: Any = "all") -> Batch:
     return joined(list(Stream(shard, preparation, part).batches()))
 
 
@@ -256,7 +256,7 @@ def test_no_thread_is_left_when_the_consumer_stops_early() -> None:
     assert not any(thread.is_alive() for thread in own)
 
 
-def test_whoever_says_what_to_do_when_abandoned_is_left_no_thread() -> None:
+def test_a_reader_that_says_what_to_do_when_abandoned_leaves_no_thread() -> None:
     abandoned = threading.Event()
 
     def items() -> Any:

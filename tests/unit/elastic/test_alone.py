@@ -1,4 +1,4 @@
-"""A run in one process, interrupted for real."""
+"""The group of one process: what it hands on, and a run that is interrupted for real."""
 
 from __future__ import annotations
 
@@ -7,12 +7,20 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+
+from dray.elastic.alone import Alone
+from dray.elastic.watch import Watch
+from dray.events.telemetry import Telemetry
+from dray.learners.checkpoint import Checkpoint
+from dray.learners.learner import Op
 
 COMMAND = [sys.executable, "-c", "import sys; from dray.cli.main import main; sys.exit(main())", "train"]
 
@@ -66,3 +74,25 @@ def test_a_run_that_was_started_deaf_to_ctrl_c_stays_so(tmp_path: Path) -> None:
     assert process.returncode == 143
     rings = (tmp_path / "run" / "events.jsonl").read_text().count('"kind": "ring"')
     assert rings == 1  # it was not so much as interrupted
+
+
+@dataclass(frozen=True)
+class Reach(Op[..., None]):
+    """Have the worker be at a checkpoint of some fit."""
+
+    checkpoint: Checkpoint
+
+    def __call__(self, side: Any, *_: Any, **__: Any) -> None:
+        side.fit = self.checkpoint.fit
+        side.latest = lambda: self.checkpoint
+
+
+def test_checkpoints_are_handed_on_when_they_are_newer_and_anew_in_another_fit() -> None:
+    taken: list[tuple[int, int]] = []
+    watch = Watch(Telemetry([]), shared=True)
+    alone = Alone(1, watch, on_copy=lambda copy: taken.append((copy.fit, copy.round)), learner="factorization")
+    for fit, done in ((1, 3), (1, 3), (1, 5), (2, 2), (2, 4), (1, 9)):
+        alone.call(0, Reach(Checkpoint(done, b"model", (), fit=fit)))
+        alone.poll(0.0)
+    alone.close()
+    assert taken == [(1, 3), (1, 5), (2, 2), (2, 4)]

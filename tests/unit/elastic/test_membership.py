@@ -14,8 +14,7 @@ from dray.elastic.policy import Level
 from dray.elastic.starting import SMALL_CELLS, choose_workers, started_workers
 from dray.errors import DataError, WorkerError
 from dray.events.telemetry import Telemetry
-from dray.learners.learner import Do
-from dray.learners.xgboost.worker import Worker
+from dray.learners.table import Scan
 from fake_group import Asked, FakeGroup, Recorder, make_membership
 
 BIG = SMALL_CELLS
@@ -80,7 +79,7 @@ def test_a_run_begins_when_all_workers_that_can_be_expected_are_there() -> None:
     assert not any(event["replacement"] for event in told.of("worker_started"))
 
 
-def test_tasks_are_done_in_order_by_whoever_is_free() -> None:
+def test_tasks_are_done_in_order_by_any_free_worker() -> None:
     membership, group, _ = started(2)
     group.answer("double", lambda worker, number: 2 * number)
     assert membership.run(Asked("double"), [(number,) for number in range(5)]) == [0, 2, 4, 6, 8]
@@ -140,11 +139,14 @@ def test_on_failure_stop_a_loss_before_training_ends_the_run_with_the_cause() ->
 
 
 def test_one_process_does_not_hide_what_was_raised_in_it() -> None:
-    with started_workers(0, 1, "local", 1, 100, Telemetry(), learner="xgboost") as membership, pytest.raises(TypeError):
-        membership.run(Do(Worker.scan), [("too", "few")])
+    with (
+        started_workers(0, 1, "local", 1, 100, Telemetry(), learner="xgboost") as membership,
+        pytest.raises(ValueError),
+    ):
+        membership.run(Scan(), [("too", "few")])
 
 
-def test_one_who_is_leaving_gets_no_task_and_is_replaced_by_one_with_a_number_of_its_own() -> None:
+def test_a_leaving_worker_gets_no_task_and_is_replaced_by_one_with_a_number_of_its_own() -> None:
     membership, group, told = started(2)
     group.going = {1: "its node is drained"}
     group.no_room = {2, 3, 4}
@@ -169,7 +171,7 @@ def test_there_are_never_more_workers_than_the_maximum() -> None:
     for _ in range(5):
         membership.step()
     assert len(membership.ready) == 2
-    assert len(group.started) == 2  # one for who left, one for who was lost
+    assert len(group.started) == 2  # one for the worker that left, one for the lost one
 
 
 def test_a_restart_ends_all_and_asks_for_all() -> None:

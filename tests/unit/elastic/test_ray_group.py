@@ -212,10 +212,10 @@ def test_an_error_of_the_connection_to_ray_says_that_the_node_is_gone(
         ask()
 
 
-def test_an_oserror_of_an_inputs_maker_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_oserror_of_an_inputs_maker_is_a_lost_input_and_not_a_lost_node(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any) -> None:
         raise failure(OSError("No space left on device")).as_instanceof_cause()
 
     monkeypatch.setattr(actor, "ray", SimpleNamespace(get=fail))
-    with pytest.raises(RayTaskError, match="a traceback"):
+    with pytest.raises(InputGone, match="was to make it failed: OSError: No space left on device"):
         RayStore().get(["a"])

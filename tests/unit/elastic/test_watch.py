@@ -41,9 +41,9 @@ def test_progress_is_told_only_when_there_is_some() -> None:
 ONE, TWO, THREE = (Step(number, number / 4, {"eval-auc": 0.6 + number / 10}) for number in (1, 2, 3))
 
 
-def test_a_round_is_told_once_by_whoever_tells_it_first_with_the_number_to_do() -> None:
+def test_a_round_is_told_once_by_the_first_worker_that_tells_it_with_the_number_to_do() -> None:
     looker, told = watch()
-    looker.rounds = 5
+    looker.begin_fit(1, rounds=5, told=0)
     looker.look({0: status(rounds=(ONE,)), 1: status(rounds=(ONE, TWO))})
     assert told.of("round") == [
         {"round": 1, "rounds": 5, "seconds": 0.25, "metrics": {"eval-auc": 0.7}},
@@ -65,7 +65,7 @@ def test_a_resumed_run_does_not_tell_the_rounds_of_before() -> None:
     assert [event["round"] for event in told.of("round")] == [3]
 
 
-def test_one_who_comes_in_the_place_of_another_starts_with_nothing() -> None:
+def test_a_worker_that_replaces_another_starts_with_nothing() -> None:
     looker, told = watch()
     full = status(rows=50, total_rows=50, proof=Proof(2, 2.0, Verdict(True)))
     looker.look({0: full})
@@ -124,3 +124,24 @@ def test_samples_come_once_a_second_with_the_cores_used_since(monkeypatch: pytes
         looker.look({0: status(usage=usage(cpu_seconds))})
     assert [sample.time for sample in told.samples] == [100.0, 101.0, 103.0]
     assert [sample.cpu_cores for sample in told.samples] == pytest.approx([0.0, 1.5, 0.5])
+
+
+def test_another_fit_tells_its_own_rounds_and_cores() -> None:
+    looker, told = watch()
+    proof = Proof(1, 1.0, Verdict(True))
+    looker.begin_fit(1, rounds=2, told=0)
+    looker.look({0: status(rounds=(ONE, TWO), proof=proof)})
+    looker.begin_fit(2, rounds=3, told=0)
+    looker.look({0: status(rounds=(ONE, TWO), proof=proof)})  # a worker that has not heard of it yet
+    assert [event["round"] for event in told.of("round")] == [1, 2]
+    assert len(told.of("threads")) == 1
+    looker.look({0: status(rounds=(ONE,), proof=proof, fit=2)})
+    assert [(event["round"], event["rounds"]) for event in told.of("round")] == [(1, 2), (2, 2), (1, 3)]
+    assert len(told.of("threads")) == 2
+
+
+def test_a_fit_that_goes_on_from_a_checkpoint_does_not_tell_its_rounds_again() -> None:
+    looker, told = watch()
+    looker.begin_fit(1, rounds=3, told=2)
+    looker.look({0: status(rounds=(ONE, TWO, THREE))})
+    assert [event["round"] for event in told.of("round")] == [3]

@@ -1,12 +1,12 @@
-"""Which steps a run takes follows from its model: the beginning and the end are the same for all."""
+"""A run from its first event to its last, around any session: the beginning and the end are the same for all."""
 
 from __future__ import annotations
 
 import json
-import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pyarrow as pa
@@ -14,80 +14,96 @@ import pytest
 
 import datasets
 import dray
-from dray.data.parquet import open_dataset
+from dray.config.run_file import RunConfig
+from dray.elastic.checkpoint_writer import CheckpointWriter
+from dray.elastic.stopped import RunStopped
 from dray.errors import ConfigError, DrayError
 from dray.events.kinds import StepFinished
+from dray.events.telemetry import Telemetry
 from dray.learners.checkpoint import Checkpoint, Step
 from dray.learners.configs import make_config
 from dray.learners.factorization.learner import FACTORIZATION
-from dray.runs.directory import open_run
-from dray.storage import DEFAULT
+from dray.learners.factorization.result import FactorResult
+from dray.learners.result import Identity
+from dray.runs.directory import RunDirectory, open_run
+from dray.storage import DEFAULT, StorageOptions
 from dray.training import checks
-from dray.training.factorization.result import FactorResult
-from dray.training.result import Identity, Seconds
+from dray.training import run as running
 from dray.training.resume import resume
-from dray.training.run_steps import RunSteps
-from dray.training.stopped import RunStopped
+from dray.training.run_data import RunData
 from dray.training.train import train, versions
-from fake_group import Recorder
+from fake_group import Recorder, make_membership
 
 EPOCHS = 4
 
 
-class FakeTraining(RunSteps):
+@dataclass(frozen=True)
+class FakeModel:
+    """What the epochs came to."""
+
+    letters: bytes
+
+    def save(self, directory: RunDirectory) -> None:
+        directory.write_bytes("model/model.json", self.letters)
+
+    def result(self, directory: RunDirectory, common: Mapping[str, Any]) -> FactorResult:
+        own = {"objective": "implicit", "rows": 6, "eval_rows": 0, "pairs": 6, "users": 3, "items": 2, "factors": 4}
+        rounds = len(self.letters)
+        return FactorResult(
+            **common,
+            **own,
+            model=directory.path("model"),
+            model_digest=self.letters.decode(),
+            rounds=rounds,
+            best_round=rounds,
+            metrics={},
+            identity=Identity(True, ""),
+            storage=DEFAULT,
+        )
+
+
+class FakeSession:
     """Epochs without any learning: each adds a letter to the model. Stops after `stop_after` when that is set."""
 
     stop_after: int | None = None
+    workers, threads, recovery_s, rows_reloaded = 0, (), 0.0, 0
 
-    def run(self) -> FactorResult:
-        self.note_data(open_dataset(self.config.data, self.storage), None)
+    def __init__(
+        self, config: RunConfig, storage: StorageOptions, telemetry: Telemetry, data: RunData, *, latest: Checkpoint
+    ) -> None:
+        self.config = config
+        self.telemetry = telemetry
+        self.begun = False
+        self.times = [0.0, 0.0, 0.0, 0.0]
+        self.membership, _, _ = make_membership(1)
+        self.opened_at = latest
+        self.closed = False
+        data.note(data.open(config.data, lambda schema: None), None)
+
+    def train(self, *, writer: CheckpointWriter, last: bool) -> FakeModel:
+        assert last and writer.latest == self.opened_at
         self.begun = True
-        latest = self.keeper.latest
+        latest = writer.latest
         for number in range(latest.round + 1, self.config.rounds + 1):
             done = Step(number, 0.1, {"train-rmse": 1 / number})
             latest = Checkpoint(number, (latest.model or b"") + b"e", (*latest.rounds, done))
-            self.keeper.offer(latest)
+            writer.offer(latest)
             self.telemetry.emit(
                 StepFinished(round=number, rounds=self.config.rounds, seconds=0.1, metrics=done.metrics)
             )
             if number == self.stop_after:
                 raise RunStopped("Too few workers.", fix="dray resume goes on.")
-        self.directory.write_bytes("model/model.json", latest.model or b"")
-        return FactorResult(
-            run=self.directory.run,
-            directory=self.directory.location,
-            model=self.directory.path("model"),
-            model_digest=(latest.model or b"").decode(),
-            learner="factorization",
-            objective=self.config.kind,
-            rows=6,
-            eval_rows=0,
-            workers=0,
-            rounds=latest.round,
-            best_round=latest.round,
-            seconds=Seconds(0, 0, 0, 0, 0),
-            metrics={},
-            threads=(),
-            peak_memory_bytes=1,
-            failures=0,
-            rows_reloaded=0,
-            identity=Identity(True, ""),
-            warnings=tuple(self.warnings),
-            pairs=6,
-            users=3,
-            items=2,
-            factors=4,
-            storage=self.storage,
-        )
+        return FakeModel(latest.model or b"")
+
+    def close(self) -> None:
+        self.closed = True
 
 
 @pytest.fixture
-def steps(monkeypatch: pytest.MonkeyPatch) -> type[FakeTraining]:
-    module = ModuleType("dray.training.factorization.steps")
-    module.FactorTraining = FakeTraining  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, module.__name__, module)
-    monkeypatch.setattr(FakeTraining, "stop_after", None)
-    return FakeTraining
+def session(monkeypatch: pytest.MonkeyPatch) -> type[FakeSession]:
+    monkeypatch.setattr(running, "Session", FakeSession)
+    monkeypatch.setattr(FakeSession, "stop_after", None)
+    return FakeSession
 
 
 @pytest.fixture
@@ -102,7 +118,7 @@ def values(data: str, **changes: Any) -> dict[str, Any]:
     return usual | {"out": "run"} | changes
 
 
-def test_a_recommender_takes_its_own_steps(steps: type[FakeTraining], data: str) -> None:
+def test_a_run_is_one_session_and_what_it_came_to(session: type[FakeSession], data: str) -> None:
     told = Recorder()
     result = train(make_config(values(data)), [told])
     assert isinstance(result, FactorResult)
@@ -114,21 +130,21 @@ def test_a_recommender_takes_its_own_steps(steps: type[FakeTraining], data: str)
     assert not Path("run/checkpoints").exists()
 
 
-def test_python_takes_the_keys_of_the_run_file(steps: type[FakeTraining], data: str) -> None:
+def test_python_takes_the_keys_of_the_run_file(session: type[FakeSession], data: str) -> None:
     result = dray.train(data, user="u", item="i", model="factorization", rounds=1)
     assert isinstance(result, FactorResult)
     assert result.rounds == 1
 
 
 def test_one_that_stopped_goes_on_from_its_checkpoint(
-    steps: type[FakeTraining], data: str, monkeypatch: pytest.MonkeyPatch
+    session: type[FakeSession], data: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(steps, "stop_after", 2)
+    monkeypatch.setattr(session, "stop_after", 2)
     with pytest.raises(RunStopped):
         train(make_config(values(data)))
     assert open_run("run").document["status"] == "stopped"
     assert [path.name for path in sorted(Path("run/checkpoints").iterdir())] == ["latest.json", "round-000002.model"]
-    monkeypatch.setattr(steps, "stop_after", None)
+    monkeypatch.setattr(session, "stop_after", None)
     told = Recorder()
     result = resume("run", DEFAULT, {}, [told])
     assert result.model_digest == "e" * EPOCHS
@@ -136,19 +152,19 @@ def test_one_that_stopped_goes_on_from_its_checkpoint(
 
 
 def test_another_numba_is_a_warning_when_it_goes_on(
-    steps: type[FakeTraining], data: str, monkeypatch: pytest.MonkeyPatch
+    session: type[FakeSession], data: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(steps, "stop_after", 2)
+    monkeypatch.setattr(session, "stop_after", 2)
     with pytest.raises(RunStopped):
         train(make_config(values(data)))
     document = json.loads(Path("run/run.json").read_text())
     document["versions"]["numba"] = "0.1"
     Path("run/run.json").write_text(json.dumps(document))
-    monkeypatch.setattr(steps, "stop_after", None)
+    monkeypatch.setattr(session, "stop_after", None)
     assert "numba was 0.1 when the run began" in resume("run", DEFAULT, {}).warnings[0]
 
 
-def test_a_finished_one_says_how_to_use_it(steps: type[FakeTraining], data: str) -> None:
+def test_a_finished_one_says_how_to_use_it(session: type[FakeSession], data: str) -> None:
     train(make_config(values(data)))
     with pytest.raises(DrayError, match=r"dray recommend run \.\.\."):
         resume("run", DEFAULT, {})

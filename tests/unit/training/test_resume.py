@@ -26,11 +26,11 @@ from dray.events.telemetry import Sample
 from dray.learners.configs import make_config
 from dray.learners.xgboost import ring as xgboost_ring
 from dray.learners.xgboost import worker as working
+from dray.learners.xgboost.result import TrainResult
 from dray.runs.checkpoints import Checkpoints
 from dray.runs.directory import open_run
 from dray.storage import DEFAULT
 from dray.training import same_data
-from dray.training.result import TrainResult
 from dray.training.resume import resume
 from dray.training.train import train
 from fake_group import Recorder

@@ -13,7 +13,7 @@ import pytest
 import dray
 from dray.data.split import Split
 from dray.errors import ConfigError
-from dray.training.factorization.steps import FactorTraining
+from dray.learners.factorization.driver import FactorDriver
 
 ROWS = 600
 HERE: dict[str, Any] = {"workers": 0, "threads": 1, "rounds": 2, "eval_fraction": 0.3}
@@ -51,8 +51,8 @@ def test_without_a_split_seed_the_split_is_that_of_the_seed(data: str) -> None:
 
 def test_a_recommender_splits_by_the_split_seed(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Any] = []
-    plan = FactorTraining._plan
-    monkeypatch.setattr(FactorTraining, "_plan", lambda *given: (found := plan(*given), seen.append(found.split))[0])
+    plan = FactorDriver._planned
+    monkeypatch.setattr(FactorDriver, "_planned", lambda *given: (found := plan(*given), seen.append(found.split))[0])
     settings = {"model": "factorization", "user": "u", "item": "i", "rating": "stars", "params": {"factors": 2}}
     first, second = (dray.train(data, seed=seed, split_seed=4, **settings, **HERE) for seed in (1, 2))
     old = dray.train(data, seed=4, **settings, **HERE)

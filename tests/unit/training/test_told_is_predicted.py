@@ -17,8 +17,8 @@ import dray
 from dray.data.cuts import LARGEST
 from dray.data.split import Split
 from dray.errors import ConfigError, DataError
+from dray.learners.xgboost.result import TrainResult
 from dray.runs.directory import open_run
-from dray.training.result import TrainResult
 from small_data import write
 
 ROWS = 4000

@@ -16,9 +16,9 @@ import datasets
 import dray
 from dray.data.split import Split
 from dray.errors import ConfigError
+from dray.learners.xgboost.result import TrainResult
 from dray.runs.directory import open_run
 from dray.threads.limits import cpus_of_this_process
-from dray.training.result import TrainResult
 from s3_server import S3Server
 
 ROLES: dict[str, dict[str, Any]] = {

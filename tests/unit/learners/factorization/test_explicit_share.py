@@ -9,15 +9,15 @@ import pytest
 
 from dray.learners.factorization import explicit
 from dray.learners.factorization.evaluate import merged
-from dray.learners.factorization.events import Dealt
+from dray.learners.factorization.events import UnitRows
 from dray.learners.factorization.explicit import ExplicitSettings, FactorBlock, Scale, scale_of
 from dray.learners.factorization.explicit_share import ExplicitPlan, ExplicitShare
 from dray.learners.factorization.factors import Factors, Seen
 from dray.learners.factorization.grid import Shape, strata
-from dray.learners.factorization.own_part import OwnPart, PartNotes, SplitRule, own_part
 from dray.learners.factorization.pool import Threads
 from dray.learners.factorization.ratings import Ratings, Triples
-from dray.training.factorization.routes import Units, routes
+from dray.learners.factorization.routes import Units, routes
+from dray.learners.factorization.unit_pairs import PairNotes, SplitRule, UnitPairs, unit_pairs
 from rating_data import made_ratings, ratings_of
 from serial_factorization import fit_explicit, layout_of
 from whole_evaluation import ranking_quality, rating_errors
@@ -41,17 +41,17 @@ RATINGS = unique(made_ratings())
 PLAN = ExplicitPlan(layout_of(RATINGS, SETTINGS.seed), SETTINGS)
 
 
-def part_of(unit: int, test_every: int = 0) -> OwnPart:
+def part_of(unit: int, test_every: int = 0) -> UnitPairs:
     mine = PLAN.user_blocks()[RATINGS.users] == unit
     test = np.arange(len(RATINGS)) % test_every == 0 if test_every else np.zeros(len(RATINGS), bool)
     sides = [Triples(RATINGS.users[m], RATINGS.items[m], RATINGS.values[m]) for m in (mine & ~test, mine & test)]
-    return OwnPart(sides[0], sides[1], PartNotes())
+    return UnitPairs(sides[0], sides[1], PairNotes())
 
 
 def loaded(holdings: dict[int, Units], test_every: int = 0) -> tuple[dict[int, ExplicitShare], Scale]:
     shares = {worker: ExplicitShare(PLAN) for worker in holdings}
     reports = [
-        shares[worker].take(unit, [part_of(unit, test_every)]) for worker, units in holdings.items() for unit in units
+        shares[worker].build(unit, [part_of(unit, test_every)]) for worker, units in holdings.items() for unit in units
     ]
     assert sum(report.pairs + report.test_pairs for report in reports) == len(RATINGS)
     return shares, scale_of(moment for report in reports for moment in report.moments)
@@ -61,7 +61,7 @@ def trained(shares: dict[int, ExplicitShare], scale: Scale, holdings: dict[int, 
     """Drive an epoch after another, with blocks of items passed by hand."""
     items: dict[int, FactorBlock | None] = dict.fromkeys(range(PLAN.units))
     for worker, share in shares.items():
-        share.stand(scale, dict.fromkeys(holdings[worker]))
+        share.restore(scale, dict.fromkeys(holdings[worker]))
     with Threads(1) as pool:
         for number in range(1, SETTINGS.epochs + 1):
             for step in routes(strata(PLAN.units, SETTINGS.seed, number), holdings, PLAN.units):
@@ -101,7 +101,7 @@ def test_standing_somewhere_forgets_what_was_trained_since() -> None:
     trained(shares, scale, DEALINGS[0])
     _, copies = shares[0].copies((0, 1))
     shares[0].users[0].factors[:] = 7
-    shares[0].stand(scale, {0: copies[0]})
+    shares[0].restore(scale, {0: copies[0]})
     assert np.array_equal(shares[0].users[0].factors, copies[0].factors)
     shares[0].users[0].factors[:] = 8  # and what was copied is not what is trained on
     assert not np.any(copies[0].factors == 8)
@@ -109,7 +109,7 @@ def test_standing_somewhere_forgets_what_was_trained_since() -> None:
 
 def test_copies_tell_whether_they_are_numbers() -> None:
     shares, scale = loaded(DEALINGS[0])
-    shares[0].stand(scale, dict.fromkeys(range(PLAN.units)))
+    shares[0].restore(scale, dict.fromkeys(range(PLAN.units)))
     assert shares[0].copies((0, 1))[0]
     shares[0].users[1].bias[0] = np.nan
     assert not shares[0].copies((0, 1))[0]
@@ -147,13 +147,13 @@ def test_errors_and_rankings_of_shares_are_those_of_the_whole(holdings: dict[int
 def test_who_has_not_trained_can_rank_once_it_knows_the_scale() -> None:
     shares, scale = loaded(DEALINGS[1], test_every=5)
     users, items = trained(shares, scale, DEALINGS[1])
-    newcomers, _ = loaded(DEALINGS[1], test_every=5)  # a replacement after the last epoch
+    new_workers, _ = loaded(DEALINGS[1], test_every=5)  # a replacement after the last epoch
     counts = np.bincount(RATINGS.items, minlength=RATINGS.n_items).astype(np.int64)
     for worker, units in DEALINGS[1].items():
-        newcomers[worker].stand(scale, {})
+        new_workers[worker].restore(scale, {})
         mine, all_items = {unit: users[unit] for unit in units}, [items[number] for number in range(PLAN.units)]
         before = shares[worker].rankings(mine, all_items, counts, (10,), 1)
-        after = newcomers[worker].rankings(mine, all_items, counts, (10,), 1)
+        after = new_workers[worker].rankings(mine, all_items, counts, (10,), 1)
         assert {u: s.sums.tobytes() for u, s in before.items()} == {u: s.sums.tobytes() for u, s in after.items()}
 
 
@@ -166,9 +166,9 @@ def test_what_was_taken_is_given_back_pair_by_pair() -> None:
         assert np.all(PLAN.user_blocks()[users] == unit)
         keys = users.astype(np.int64) * RATINGS.n_items + items
         assert np.all(np.diff(keys) > 0)
-        who, counts = shares[0].pair_counts(unit)
-        assert dict(zip(who.tolist(), counts.tolist(), strict=True)) == {
-            user: int(np.count_nonzero(users == user)) for user in who.tolist()
+        listed, counts = shares[0].pair_counts(unit)
+        assert dict(zip(listed.tolist(), counts.tolist(), strict=True)) == {
+            user: int(np.count_nonzero(users == user)) for user in listed.tolist()
         }
     joined = np.concatenate([np.stack([u, i]) for u, i, _ in found], axis=1)
     order = np.lexsort((joined[1], joined[0]))
@@ -186,7 +186,7 @@ def _joined(pieces: list[Triples]) -> tuple[Any, Any, Any]:
 def test_a_unit_of_nobody_is_a_unit() -> None:
     nothing = Triples(np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, np.float32))
     share = ExplicitShare(PLAN)
-    report = share.take(2, [OwnPart(nothing, nothing, PartNotes())])
+    report = share.build(2, [UnitPairs(nothing, nothing, PairNotes())])
     assert (report.pairs, report.item_counts.sum()) == (0, 0)
     assert len(share.units[2]) == 0
 
@@ -194,16 +194,16 @@ def test_a_unit_of_nobody_is_a_unit() -> None:
 def test_a_unit_made_of_pieces_of_its_users_is_the_one_made_at_once() -> None:
     plan = ExplicitPlan(layout_of(RATINGS, SETTINGS.seed, Shape(2, 3)), SETTINGS)
     mine = plan.user_blocks()[RATINGS.users] == 1
-    rows = Dealt(RATINGS.users[mine], RATINGS.items[mine], RATINGS.values[mine])
-    dealt = [rows.only(np.arange(len(rows)) % 2 == part) for part in (0, 1)]  # as two readers deal them
+    rows = UnitRows(RATINGS.users[mine], RATINGS.items[mine], RATINGS.values[mine])
+    read = [rows.only(np.arange(len(rows)) % 2 == part) for part in (0, 1)]  # as two readers return them
     at_once, in_pieces = ExplicitShare(plan), ExplicitShare(plan)
     rule = SplitRule(how="random", share=0.2)
-    pieces = list(in_pieces.pieces(dealt))
+    pieces = list(in_pieces.pieces(read))
     assert [len({*plan.layout.users.piece[one.users], *plan.layout.users.piece[two.users]}) for one, two in pieces] == [
         1, 1, 1
     ]  # fmt: skip
-    whole = at_once.take(1, [own_part(dealt, "explicit", rule)])
-    joined = in_pieces.take(1, (own_part(piece, "explicit", rule) for piece in pieces))
+    whole = at_once.build(1, [unit_pairs(read, "explicit", rule)])
+    joined = in_pieces.build(1, (unit_pairs(piece, "explicit", rule) for piece in pieces))
     assert (joined.pairs, joined.test_pairs) == (whole.pairs, whole.test_pairs)
     assert joined.moments == whole.moments
     np.testing.assert_array_equal(joined.item_counts, whole.item_counts)

@@ -1,4 +1,4 @@
-"""Parts of users and items on several workers, driven by hand: the same bits for any dealing."""
+"""Parts of users and items on several workers, driven by hand: the same bits for any assignment."""
 
 from __future__ import annotations
 
@@ -12,11 +12,17 @@ from dray.learners.factorization.evaluate import merged
 from dray.learners.factorization.factors import Factors, Seen
 from dray.learners.factorization.grid import Layout, lay_out
 from dray.learners.factorization.implicit import ImplicitSettings
-from dray.learners.factorization.implicit_share import ImplicitPlan, ImplicitShare, PartFactors, shape_of
-from dray.learners.factorization.own_part import OwnPart, PartNotes
+from dray.learners.factorization.implicit_share import (
+    ImplicitPlan,
+    ImplicitShare,
+    PartFactors,
+    give_items,
+    shape_of,
+)
 from dray.learners.factorization.pool import Threads
 from dray.learners.factorization.ratings import Triples
-from dray.training.factorization.routes import Units
+from dray.learners.factorization.routes import Units
+from dray.learners.factorization.unit_pairs import PairNotes, UnitPairs
 from rating_data import made_events
 from serial_factorization import transposed
 from whole_evaluation import ranking_quality
@@ -41,9 +47,9 @@ def loaded(plan: ImplicitPlan, holdings: dict[int, Units], test_every: int = 0) 
         for unit in units:
             mine = plan.user_blocks()[EVENTS.users] == unit
             sides = [Triples(EVENTS.users[m], EVENTS.items[m], EVENTS.values[m]) for m in (mine & ~test, mine & test)]
-            shares[worker].take(unit, [OwnPart(sides[0], sides[1], PartNotes())])
+            shares[worker].build(unit, [UnitPairs(sides[0], sides[1], PairNotes())])
     everywhere = tuple(range(plan.units))
-    given = [share.give_items(holdings[worker], everywhere) for worker, share in shares.items()]
+    given = [give_items(share.plan, share.units, everywhere) for share in shares.values()]
     for worker, units in holdings.items():
         for unit in units:
             shares[worker].take_items(unit, [parts[unit] for parts in given])
@@ -54,7 +60,7 @@ def solved(plan: ImplicitPlan, holdings: dict[int, Units], test_every: int = 0) 
     shares = loaded(plan, holdings, test_every)
     for worker, share in shares.items():
         for side in ("users", "items"):
-            share.stand(side, dict.fromkeys(holdings[worker]))  # type: ignore[arg-type]
+            share.restore(side, dict.fromkeys(holdings[worker]))  # type: ignore[arg-type]
     users: list[PartFactors] = []
     items = [PartFactors.of(plan.first("items", unit)) for unit in range(plan.units)]
     with Threads(1) as pool:

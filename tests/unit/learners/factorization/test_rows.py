@@ -1,4 +1,4 @@
-"""From Parquet to indices and values, the same whoever reads which rows."""
+"""From Parquet to indices and values, the same whichever worker reads which rows."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ import pytest
 from dray.data.parquet import Dataset
 from dray.errors import DataError
 from dray.learners.factorization import known, rows
-from dray.learners.factorization.events import Dealt, RowRule
+from dray.learners.factorization.events import RowRule, UnitRows
 from dray.learners.factorization.known import Found, Ids, Known, found_before, merge
-from dray.learners.factorization.rows import deal, scan
+from dray.learners.factorization.rows import by_unit, scan
 from dray.storage import DEFAULT
 from small_data import opened, small_batches, write
 
@@ -97,19 +97,19 @@ def test_ids_are_merged_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert same(merge(look(dataset, RATED, 2)), whole)
 
 
-def listed(dealt: Dealt) -> list[tuple[Any, ...]]:
-    assert dealt.times is not None
-    columns = (dealt.users, dealt.items, dealt.values, dealt.times)
+def listed(read: UnitRows) -> list[tuple[Any, ...]]:
+    assert read.times is not None
+    columns = (read.users, read.items, read.values, read.times)
     return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
-def dealt_rows(parts: Sequence[Sequence[Sequence[Dealt]]], blocks: int) -> list[list[tuple[Any, ...]]]:
+def unit_rows(parts: Sequence[Sequence[Sequence[UnitRows]]], blocks: int) -> list[list[tuple[Any, ...]]]:
     """The rows of each block, as they come one reader after another."""
     return [[row for part in parts for piece in part[block] for row in listed(piece)] for block in range(blocks)]
 
 
 @pytest.mark.parametrize("kind", ID_KINDS)
-def test_rows_are_dealt_by_user_in_the_order_of_the_data(
+def test_rows_are_sorted_by_unit_in_the_order_of_the_data(
     tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = events(600, ID_KINDS[kind])
@@ -122,15 +122,15 @@ def test_rows_are_dealt_by_user_in_the_order_of_the_data(
     for user, item, kind_of_event, at in zip(*(column.to_pylist() for column in columns), strict=True):
         row = (users.index(user), items.index(item), WEIGHTS[kind_of_event], at)
         expected[block_of_user[row[0]]].append(row)
-    whole = deal(dataset.row_groups, EVENTS, all_known.ids, block_of_user, 4, DEFAULT)
-    assert dealt_rows([whole], 4) == expected
+    whole = by_unit(dataset.row_groups, EVENTS, all_known.ids, block_of_user, 4, DEFAULT)
+    assert unit_rows([whole], 4) == expected
     pieces = [piece for held in whole for piece in held]
     assert all(part.users.dtype == part.items.dtype == np.int32 and part.values.dtype == np.float32 for part in pieces)
     monkeypatch.setattr(rows, "_LEAST_ROWS", 1)
     small_batches(monkeypatch, 16)
     halves = (dataset.row_groups[:5], dataset.row_groups[5:])
-    parts = [deal(half, EVENTS, all_known.ids, block_of_user, 4, DEFAULT) for half in halves]
-    assert dealt_rows(parts, 4) == expected
+    parts = [by_unit(half, EVENTS, all_known.ids, block_of_user, 4, DEFAULT) for half in halves]
+    assert unit_rows(parts, 4) == expected
 
 
 def test_a_row_is_worth_its_rating_or_one(tmp_path: Path) -> None:
@@ -138,9 +138,11 @@ def test_a_row_is_worth_its_rating_or_one(tmp_path: Path) -> None:
     dataset = opened(write(tmp_path / "a.parquet", table))
     ids = merge(look(dataset, RATED)).ids
     block_of_user = np.zeros(len(ids.user_ids), np.int32)
-    ((rated,),) = deal(dataset.row_groups, RATED, ids, block_of_user, 1, DEFAULT)
+    ((rated,),) = by_unit(dataset.row_groups, RATED, ids, block_of_user, 1, DEFAULT)
     assert rated.values.tolist() == table["rating"].to_pylist() and rated.times is None
-    ((plain,),) = deal(dataset.row_groups, RowRule(user="user", item="item"), ids, block_of_user, 1, DEFAULT, test=True)
+    ((plain,),) = by_unit(
+        dataset.row_groups, RowRule(user="user", item="item"), ids, block_of_user, 1, DEFAULT, test=True
+    )
     assert set(plain.values.tolist()) == {1.0} and plain.test
 
 
@@ -149,7 +151,7 @@ def test_every_row_that_was_read_is_told(tmp_path: Path) -> None:
     told: list[int] = []
     ids = merge([scan(dataset.row_groups, RATED, DEFAULT, told.append)]).ids
     assert sum(told) == 100
-    deal(dataset.row_groups, RATED, ids, np.zeros(len(ids.user_ids), np.int32), 1, DEFAULT, told.append)
+    by_unit(dataset.row_groups, RATED, ids, np.zeros(len(ids.user_ids), np.int32), 1, DEFAULT, told.append)
     assert sum(told) == 200
 
 
@@ -264,4 +266,4 @@ def test_data_that_changed_between_the_two_readings_is_refused(tmp_path: Path, k
     ids = merge(look(dataset, RATED)).ids
     fewer = Ids(ids.user_ids.slice(0, 10), ids.item_ids)
     with pytest.raises(DataError, match="changed while it was read"):
-        deal(dataset.row_groups, RATED, fewer, np.zeros(10, np.int32), 1, DEFAULT)
+        by_unit(dataset.row_groups, RATED, fewer, np.zeros(10, np.int32), 1, DEFAULT)

@@ -6,12 +6,12 @@ from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
-from dray.data.prepare import Preparation
 from dray.data.shards import Units
 from dray.learners.checkpoint import START, Checkpoint, Step
 from dray.learners.shard import Shard
-from dray.learners.xgboost.boosting import Outcome, PartLearner, Task, conclude
+from dray.learners.xgboost.boosting import Outcome, ShardLearner, Task, conclude
 from dray.learners.xgboost.intercept import intercept
+from dray.learners.xgboost.matrix import BinnedPreparation
 from dray.learners.xgboost.params import complete
 from dray.learners.xgboost.ring import RingDoor
 from dray.learners.xgboost.worker import Worker
@@ -23,7 +23,7 @@ class Trained:
     """What a member tells after a training."""
 
     how: str
-    standing: Checkpoint
+    checkpoint: Checkpoint
     outcome: Outcome | None
     """Of a training that is over."""
     rounds: list[Step]
@@ -34,9 +34,9 @@ class Trained:
 
 
 def train_member(
-    preparation: Preparation,
+    preparation: BinnedPreparation,
     train: Units,
-    other_eval: Units,
+    evaluation: Units,
     task: Task,
     address: RingAddress | None = None,
     worker: int = 0,
@@ -45,10 +45,10 @@ def train_member(
     threads: int = 1,
 ) -> Trained:
     """Train from `at` on, with a pause after a round if told so."""
-    learner = PartLearner(threads)
-    learner.load(preparation, train, other_eval, lambda rows: None)
+    learner = ShardLearner(threads)
+    learner.load(preparation, train, evaluation, lambda rows: None)
     rounds: list[Step] = []
-    learner.stand(task, at)
+    learner.restore(task, at)
     how = learner.train(
         task,
         RingDoor(address),
@@ -56,29 +56,30 @@ def train_member(
         on_round=lambda _, done: rounds.append(done),
         wants_pause=lambda: pause_after is not None and learner.done(task) >= pause_after,
     )
-    standing = learner.standing(task)
-    outcome = conclude(task, standing, preparation.features, preparation.label) if task.is_over_at(standing) else None
-    assert learner.train_part is not None
-    eval_rows = learner.eval_part.rows if learner.eval_part else 0
-    return Trained(how, standing, outcome, rounds, learner.train_part.rows, eval_rows, learner.unseen)
+    checkpoint = learner.checkpoint(task)
+    outcome = None
+    if task.is_over_at(checkpoint):
+        outcome = conclude(task, checkpoint, preparation.features, preparation.label)
+    assert learner.train_rows is not None
+    eval_rows = learner.eval_rows.rows if learner.eval_rows else 0
+    return Trained(how, checkpoint, outcome, rounds, learner.train_rows.rows, eval_rows, learner.unseen)
 
 
 def train_worker(
-    preparation: Preparation, seats: dict[int, Units], task: Task, address: RingAddress
+    preparation: BinnedPreparation, seats: dict[int, Units], task: Task, address: RingAddress
 ) -> tuple[str, Checkpoint]:
     """Train as a worker that has several seats in a ring."""
     worker = Worker(0, len(seats))
-    parts = {member: Shard(member, (member,)) for member in seats}
+    shards = {member: Shard(member, (member,)) for member in seats}
     for member, shard in seats.items():
-        worker.load(preparation, parts[member], shard, ())
-    worker.stand(task, START, list(parts.values()))
-    ended = worker.train(task, list(parts.items()), address, 1)
-    assert ended.whole == tuple(parts.values()), ended
-    return ended.how, worker.standing(task)
+        worker.load(preparation, shards[member], shard, ())
+    worker.restore(task, START, list(shards.values()))
+    ended = worker.train(task, list(shards.items()), address, 1)
+    return ended.how, worker.checkpoint(task)
 
 
 def make_task(
-    preparation: Preparation,
+    preparation: BinnedPreparation,
     shard: Units,
     objective: str,
     *,
@@ -90,7 +91,7 @@ def make_task(
 ) -> Task:
     """The task that the driver would make of all the rows."""
     full = complete(params or {}, objective=objective, classes=classes, seed=3)
-    learner = PartLearner(1)
+    learner = ShardLearner(1)
     learner.load(preparation, shard, (), lambda rows: None)
     full["base_score"] = intercept(full, learner.label_sample)
     return Task(full, objective, rounds, early_stop, evaluate)
@@ -98,7 +99,7 @@ def make_task(
 
 def train_ring(
     processes: ProcessPoolExecutor,
-    preparation: Preparation,
+    preparation: BinnedPreparation,
     shards: list[Units],
     task: Task,
     eval_shards: list[Units] | None = None,

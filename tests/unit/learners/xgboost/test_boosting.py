@@ -1,4 +1,4 @@
-"""A part of the rows in a training: alone, in rings of real processes, and from one ring to the next."""
+"""A shard of the rows in a training: alone, in rings of real processes, and from one ring to the next."""
 
 from __future__ import annotations
 
@@ -15,15 +15,14 @@ from ring_process import Trained, make_task, train_member, train_ring, train_wor
 
 from dray.data.features import Column
 from dray.data.parquet import Dataset
-from dray.data.prepare import Preparation
 from dray.data.shards import Units, assign
 from dray.data.split import Split
 from dray.data.stream import Stream
 from dray.errors import ConfigError, DataError
 from dray.learners.checkpoint import START, Best, Checkpoint, Step
-from dray.learners.xgboost.boosting import Outcome, PartLearner, Task, conclude
+from dray.learners.xgboost.boosting import Outcome, ShardLearner, Task, conclude
 from dray.learners.xgboost.categories import without_categories
-from dray.learners.xgboost.matrix import load
+from dray.learners.xgboost.matrix import BinnedPreparation, load
 from dray.learners.xgboost.model import Model
 from dray.learners.xgboost.ring import RingDoor
 from dray.rings.rendezvous import Rendezvous
@@ -172,7 +171,7 @@ def test_a_ranking_whose_groups_all_weigh_nothing_is_refused(tmp_path: Path) -> 
     data = opened(write(tmp_path / "a.parquet", columns))
     preparation = prepare(data, label="label", weight="weight", group="query", ignore=["value"])
     with pytest.raises(DataError, match='first row of every group has the weight 0 in "weight"'):
-        PartLearner(1).load(preparation, tuple(units(data, "query")), (), lambda rows: None)
+        ShardLearner(1).load(preparation, tuple(units(data, "query")), (), lambda rows: None)
 
 
 STOPS_EARLY = {"eta": 1.0, "max_depth": 6}
@@ -279,8 +278,8 @@ def test_the_progress_of_loading_counts_every_row_of_every_pass(dataset: Dataset
     case = Case(dataset, "binary", Split(0.3, 1))
     told: list[int] = []
     shard = case.shards(1)[0]
-    PartLearner(1).load(case.preparation, shard, (), told.append)
-    assert sum(told) == PartLearner.rows_to_read(ROWS, 0, split=True)
+    ShardLearner(1).load(case.preparation, shard, (), told.append)
+    assert sum(told) == ShardLearner.rows_to_read(ROWS, 0, split=True)
 
 
 def test_values_that_training_does_not_know_are_counted_once(tmp_path: Path, dataset: Dataset) -> None:
@@ -290,7 +289,7 @@ def test_values_that_training_does_not_know_are_counted_once(tmp_path: Path, dat
     assert case.alone(assign(units(other), 1)[0]).unseen == {"colour": 25}
 
 
-def one_file(path: Path, columns: dict[str, Any]) -> tuple[Preparation, Units]:
+def one_file(path: Path, columns: dict[str, Any]) -> tuple[BinnedPreparation, Units]:
     dataset = opened(write(path / "one.parquet", columns))
     weight = "weight" if "weight" in columns else None
     return prepare(dataset, label="y", weight=weight), assign(units(dataset), 1)[0]
@@ -300,14 +299,14 @@ def one_file(path: Path, columns: dict[str, Any]) -> tuple[Preparation, Units]:
 def test_a_weight_that_is_none_is_refused(tmp_path: Path, bad: float | None) -> None:
     preparation, shard = one_file(tmp_path, {"x": [1.0, 2, 3], "y": [0, 1, 0], "weight": [1.0, bad, 2]})
     with pytest.raises(DataError, match='1 rows have a negative, missing or infinite weight in "weight"'):
-        PartLearner(1).load(preparation, shard, (), lambda rows: None)
+        ShardLearner(1).load(preparation, shard, (), lambda rows: None)
 
 
 @pytest.mark.parametrize("value", [float("inf"), -float("inf"), 1e300])
 def test_an_infinite_feature_is_refused(tmp_path: Path, value: float) -> None:
     preparation, shard = one_file(tmp_path, {"x": [1.0, value, 3], "y": [0, 1, 0]})
     with pytest.raises(DataError, match="infinite value"):
-        PartLearner(1).load(preparation, shard, (), lambda rows: None)
+        ShardLearner(1).load(preparation, shard, (), lambda rows: None)
 
 
 def test_columns_without_any_value_do_not_disturb(tmp_path: Path) -> None:
@@ -329,7 +328,7 @@ def test_a_worker_whose_rows_all_went_to_evaluation_is_told(tmp_path: Path) -> N
     preparation, shard = one_file(tmp_path, {"x": [1.0, 2], "y": [0, 1]})
     preparation = replace(preparation, split=Split(1.0, 0))
     with pytest.raises(DataError, match="left without training rows"):
-        PartLearner(1).load(preparation, shard, (), lambda rows: None)
+        ShardLearner(1).load(preparation, shard, (), lambda rows: None)
 
 
 @pytest.mark.parametrize(
@@ -384,29 +383,29 @@ def test_a_training_in_pieces_by_ever_other_members_comes_to_the_same(
     case = Case(dataset, task, Split(0.3, 1), params=params, rounds=7)
     whole = case.alone()
     first = case.alone(pause_after=2)
-    assert (first.how, first.standing.round, first.outcome) == ("paused", 2, None)
-    second = train_ring(processes, case.preparation, case.shards(3), case.task, at=first.standing, pause_after=4)
-    assert [(member.how, member.standing.round) for member in second] == [("paused", 4)] * 3
-    assert len({member.standing.model for member in second}) == 1
-    third = train_ring(processes, case.preparation, case.shards(2), case.task, at=second[2].standing, pause_after=6)
-    last = case.alone(at=third[0].standing)
+    assert (first.how, first.checkpoint.round, first.outcome) == ("paused", 2, None)
+    second = train_ring(processes, case.preparation, case.shards(3), case.task, at=first.checkpoint, pause_after=4)
+    assert [(member.how, member.checkpoint.round) for member in second] == [("paused", 4)] * 3
+    assert len({member.checkpoint.model for member in second}) == 1
+    third = train_ring(processes, case.preparation, case.shards(2), case.task, at=second[2].checkpoint, pause_after=6)
+    last = case.alone(at=third[0].checkpoint)
     assert outcome_of(last).digest == outcome_of(whole).digest
     assert outcome_of(last).metrics == outcome_of(whole).metrics
-    assert [done.metrics for done in last.standing.rounds] == curves(whole)
+    assert [done.metrics for done in last.checkpoint.rounds] == curves(whole)
     assert curves(first) + curves(second[1]) + curves(third[1]) + curves(last) == curves(whole)
 
 
 def test_rows_drawn_at_random_do_not_depend_on_interruptions(dataset: Dataset) -> None:
     case = Case(dataset, "binary", params={"subsample": 0.5, "colsample_bytree": 0.8}, evaluate=False, rounds=6)
     first = case.alone(pause_after=3)
-    assert outcome_of(case.alone(at=first.standing)).digest == outcome_of(case.alone()).digest
+    assert outcome_of(case.alone(at=first.checkpoint)).digest == outcome_of(case.alone()).digest
 
 
-def test_a_part_that_paused_goes_on_as_it_is(dataset: Dataset) -> None:
+def test_a_shard_that_paused_goes_on_as_it_is(dataset: Dataset) -> None:
     case = Case(dataset, "binary", Split(0.3, 1), params={"colsample_bynode": 0.5})
-    learner = PartLearner(1)
+    learner = ShardLearner(1)
     learner.load(case.preparation, case.shards(1)[0], (), lambda rows: None)
-    learner.stand(case.task, START)
+    learner.restore(case.task, START)
     told: list[int] = []
 
     def train(*, pause: bool) -> str:
@@ -419,10 +418,10 @@ def test_a_part_that_paused_goes_on_as_it_is(dataset: Dataset) -> None:
         )
 
     assert [train(pause=True), train(pause=True)] == ["paused", "paused"]
-    assert learner.stands and learner.done(case.task) == 2
+    assert learner.is_whole and learner.done(case.task) == 2
     assert train(pause=False) == "finished"
     assert told == [1, 2, 3, 4, 5]
-    outcome = conclude(case.task, learner.standing(case.task), case.preparation.features, case.preparation.label)
+    outcome = conclude(case.task, learner.checkpoint(case.task), case.preparation.features, case.preparation.label)
     assert outcome.digest == outcome_of(case.alone()).digest
 
 
@@ -435,7 +434,7 @@ def test_a_pause_does_not_change_when_training_stops_early(dataset: Dataset, pro
     whole = outcome_of(case.alone())
     first = case.alone(pause_after=whole.best_round + 1)  # in the middle of the patience
     assert first.how == "paused"
-    ring = train_ring(processes, case.preparation, case.shards(2), case.task, at=first.standing)
+    ring = train_ring(processes, case.preparation, case.shards(2), case.task, at=first.checkpoint)
     assert [outcome_of(member) for member in ring] == [whole] * 2
 
 
@@ -447,8 +446,8 @@ def test_a_round_whose_metrics_were_lost_is_evaluated_and_not_grown_again(
     case = Case(dataset, "binary", Split(0.3, 1), rounds=30, early_stop=early_stop, params=params)
     whole = case.alone()
     for lost in (1, outcome_of(whole).best_round, outcome_of(whole).rounds):
-        model = case.alone(pause_after=lost).standing.model
-        at = Checkpoint(lost, model, whole.standing.rounds[: lost - 1])
+        model = case.alone(pause_after=lost).checkpoint.model
+        at = Checkpoint(lost, model, whole.checkpoint.rounds[: lost - 1])
         assert not case.task.is_over_at(at)
         ring = train_ring(processes, case.preparation, case.shards(2), case.task, at=at)
         assert [done.round for done in ring[1].rounds] == list(range(lost, outcome_of(whole).rounds + 1))
@@ -459,7 +458,7 @@ def test_a_round_whose_metrics_were_lost_is_evaluated_and_not_grown_again(
 def test_a_training_that_is_over_grows_nothing_more(dataset: Dataset) -> None:
     case = Case(dataset, "binary", Split(0.3, 1))
     done = case.alone()
-    again = case.alone(at=done.standing)
+    again = case.alone(at=done.checkpoint)
     assert (again.how, again.rounds, again.outcome) == ("finished", [], done.outcome)
 
 
@@ -475,7 +474,7 @@ def test_two_members_in_one_process_and_one_in_another_grow_the_same_trees(
         ]
         ends = [worker.result(timeout=60) for worker in workers]
     whole = case.alone()
-    for how, standing in ends:
+    for how, checkpoint in ends:
         assert how == "finished"
-        outcome = conclude(case.task, standing, case.preparation.features, case.preparation.label)
+        outcome = conclude(case.task, checkpoint, case.preparation.features, case.preparation.label)
         assert outcome == whole.outcome

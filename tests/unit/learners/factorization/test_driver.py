@@ -14,13 +14,13 @@ import pytest
 import dray
 from dray.errors import ConfigError, DataError, DrayError, ModelError
 from dray.learners.configs import make_config
+from dray.learners.factorization import checkpointing
 from dray.learners.factorization import split as splitting
 from dray.learners.factorization.explicit import ExplicitSettings
 from dray.learners.factorization.factors import Factors
+from dray.learners.factorization.result import FactorResult
 from dray.runs.directory import open_run
 from dray.training import train as training
-from dray.training.factorization import copier
-from dray.training.factorization.result import FactorResult
 from factor_group import Call, FactorGroup, together, train_alone, train_together
 from rating_files import EXPLICIT, IMPLICIT, ROLES, ROWS, as_ratings, rated, write
 from serial_factorization import fit_explicit
@@ -162,7 +162,7 @@ def test_early_stopping_of_events_goes_by_the_ndcg_of_the_first_length(data: str
     assert result.rounds == len(scores) == result.best_round + 2 < 40
 
 
-def test_evaluation_data_may_have_users_and_items_that_nobody_knows(table: pa.Table, data: str) -> None:
+def test_evaluation_data_may_have_users_and_items_that_are_not_known(table: pa.Table, data: str) -> None:
     stranger = pa.table(
         {"u": ["nobody", "u001", "u002"], "i": [7, 999_999, 14], "r": [4.0, 3.0, 2.0], "e": ["view"] * 3, "t": [0] * 3}
     )
@@ -174,7 +174,7 @@ def test_evaluation_data_may_have_users_and_items_that_nobody_knows(table: pa.Ta
         assert (result.eval_rows, result.rows) == (3, ROWS)
         assert result.evaluation["pairs_of_unseen_items"] == 1
         assert result.evaluation["users_without_training"] == 1
-        [warning] = [event["message"] for event in told.of("warning") if "nobody had in" in event["message"]]
+        [warning] = [event["message"] for event in told.of("warning") if "no user had in" in event["message"]]
         assert warning.startswith("1 of ")
         assert not np.any(result.loaded.factors.items[result.loaded.find_items([999_999])])
 
@@ -365,7 +365,7 @@ def test_an_interrupted_run_is_resumed_from_its_last_epoch_to_the_same_model(dat
 
 
 def test_a_checkpoint_holds_the_best_epoch_too(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(copier, "EVERY_S", 0.0)
+    monkeypatch.setattr(checkpointing, "EVERY_S", 0.0)
     asked = EXPLICIT | {"data": data, "eval_fraction": 0.3, "rounds": 60, "early_stop": 4}
     asked |= {"params": {"factors": 16, "learning_rate": 0.1, "regularization": 0.0001}}
     whole = fit(asked, out="whole")
@@ -478,11 +478,11 @@ def test_repeated_ratings_are_counted_and_told(data: str, table: pa.Table) -> No
     assert result.pairs == ROWS - repeats
 
 
-def test_an_item_that_nobody_rated_in_the_training_part_is_told(table: pa.Table) -> None:
+def test_an_item_that_no_user_rated_in_the_training_rows_is_told(table: pa.Table) -> None:
     rare = {"u": ["u001", "u002"], "i": [999, 1006], "r": [1.0, 2.0], "e": ["view"] * 2, "t": [2_000_000_000] * 2}
     path = write(Path("rows.parquet"), pa.concat_tables([table, pa.table(rare, schema=table.schema)]))
     result = fit(EXPLICIT, data=path, eval_fraction=0.1, eval_by="time", time="t", out="run")
-    [warning] = [warning for warning in result.warnings if "nobody had in the training part" in warning]
+    [warning] = [warning for warning in result.warnings if "no user had in" in warning]
     assert warning.startswith("2 of ")
     assert "Fold new items in" in warning
 

@@ -1,9 +1,10 @@
-"""Where a training stands, as bytes, and when it is fetched."""
+"""Blocks as bytes, and when a checkpoint is made of them."""
 
 from __future__ import annotations
 
 import io
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,12 @@ import pytest
 
 from dray.errors import ModelError
 from dray.learners.checkpoint import START, Checkpoint
+from dray.learners.factorization import checkpointing
+from dray.learners.factorization.blocks import Blocks, FactorPart, WrittenBlocks, as_bytes, from_bytes
+from dray.learners.factorization.checkpointing import Checkpointing, State
 from dray.learners.factorization.explicit import FactorBlock
 from dray.learners.factorization.implicit_share import PartFactors
 from dray.learners.learner import InputGone
-from dray.training.factorization import copier
-from dray.training.factorization.copier import Copier, Stand
-from dray.training.factorization.copies import Copy, FactorPart, Written, as_bytes, from_bytes
 
 
 def blocks(count: int, seed: int = 0) -> tuple[FactorPart, ...]:
@@ -43,7 +44,7 @@ def same(left: tuple[FactorPart, ...], right: tuple[FactorPart, ...]) -> bool:
 
 @pytest.mark.parametrize("make", [blocks, parts])
 def test_bytes_bring_back_every_bit(make: Any) -> None:
-    written = Written(7, 2, 5, make(12), make(12), make(12), make(12))
+    written = WrittenBlocks(7, 2, 5, make(12), make(12), make(12), make(12))
     read = from_bytes(as_bytes(written))
     assert (read.epoch, read.halvings, read.best_epoch) == (7, 2, 5)
     for side in ("users", "items", "best_users", "best_items"):
@@ -51,17 +52,17 @@ def test_bytes_bring_back_every_bit(make: Any) -> None:
 
 
 def test_without_a_best_epoch_there_are_no_best_blocks() -> None:
-    read = from_bytes(as_bytes(Written(3, 0, 0, blocks(2), blocks(2))))
+    read = from_bytes(as_bytes(WrittenBlocks(3, 0, 0, blocks(2), blocks(2))))
     assert (read.best_users, read.best_items) == ((), ())
 
 
-def test_a_block_of_nobody_is_kept_too() -> None:
+def test_a_block_without_users_is_kept_too() -> None:
     empty = FactorBlock(np.zeros((0, 4), np.float32), np.zeros(0, np.float32))
-    assert from_bytes(as_bytes(Written(1, 0, 0, (empty,), blocks(1)))).users[0].factors.shape == (0, 4)
+    assert from_bytes(as_bytes(WrittenBlocks(1, 0, 0, (empty,), blocks(1)))).users[0].factors.shape == (0, 4)
 
 
 @pytest.mark.parametrize(
-    "content", [b"", b"nothing of the kind", as_bytes(Written(1, 0, 0, blocks(1), blocks(1)))[:-40]]
+    "content", [b"", b"nothing of the kind", as_bytes(WrittenBlocks(1, 0, 0, blocks(1), blocks(1)))[:-40]]
 )
 def test_damaged_bytes_are_an_error_that_says_so(content: bytes) -> None:
     with pytest.raises(ModelError, match="damaged"):
@@ -75,77 +76,74 @@ def test_bytes_without_what_they_are_about_are_damaged() -> None:
         from_bytes(stream.getvalue())
 
 
-class Keeper:
-    """Takes what it is offered."""
+class FakeAttempt:
+    """Takes what it is offered, and fetches what it is given."""
 
     def __init__(self) -> None:
         self.latest: Checkpoint = START
 
-    def offer(self, standing: Checkpoint) -> None:
-        self.latest = standing
+    def offer(self, checkpoint: Checkpoint) -> None:
+        self.latest = checkpoint
+
+    def fetch(self, kept: Sequence[Any]) -> list[Any]:
+        return list(kept)
 
 
-def fetched(tokens: Any) -> list[Any]:
-    return list(tokens)
+class GoneAttempt(FakeAttempt):
+    def fetch(self, kept: Sequence[Any]) -> list[Any]:
+        raise InputGone("gone", fix="")
 
 
-def stand(epoch: int, best: int | None = None) -> Stand:
-    copy = Copy(epoch, blocks(2, epoch), blocks(2, epoch + 100))
-    best_copy = copy if best == epoch else Copy(best, blocks(2, best), blocks(2, best + 100)) if best else None
-    return Stand(copy, best_copy, 1, ())
+def state(epoch: int, best: int | None = None) -> State:
+    after = Blocks(epoch, blocks(2, epoch), blocks(2, epoch + 100))
+    best_blocks = after if best == epoch else Blocks(best, blocks(2, best), blocks(2, best + 100)) if best else None
+    return State(after, best_blocks, 1, ())
 
 
 def test_not_every_epoch_is_fetched_but_the_newest_is_at_the_end() -> None:
-    keeper = Keeper()
-    copying = Copier(keeper, fetched)  # type: ignore[arg-type]
+    attempt, making = FakeAttempt(), Checkpointing(3)
     for epoch in (1, 2, 3):
-        copying.offer(stand(epoch), last=False)
-    assert keeper.latest is START
-    copying.flush()
-    assert keeper.latest.round == 3 and keeper.latest.model is not None
-    assert from_bytes(keeper.latest.model).epoch == 3
+        making.offer(state(epoch), attempt, last=False)  # type: ignore[arg-type]
+    assert attempt.latest is START
+    making.flush(attempt)  # type: ignore[arg-type]
+    assert attempt.latest.round == 3 and attempt.latest.model is not None
+    assert from_bytes(attempt.latest.model).epoch == attempt.latest.fit == 3
 
 
 @pytest.mark.parametrize(("best", "kept"), [(None, 0), (4, 0), (2, 2)])
 def test_the_best_epoch_is_kept_beside_the_newest_unless_they_are_one(
     best: int | None, kept: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copier, "EVERY_S", 0.0)
-    keeper = Keeper()
-    copying = Copier(keeper, fetched)  # type: ignore[arg-type]
-    copying.offer(stand(4, best), last=False)
-    copying.flush()
-    assert keeper.latest.model is not None
-    written = from_bytes(keeper.latest.model)
+    monkeypatch.setattr(checkpointing, "EVERY_S", 0.0)
+    attempt, making = FakeAttempt(), Checkpointing(3)
+    making.offer(state(4, best), attempt, last=False)  # type: ignore[arg-type]
+    making.flush(attempt)  # type: ignore[arg-type]
+    assert attempt.latest.model is not None
+    written = from_bytes(attempt.latest.model)
     assert (written.best_epoch, written.halvings, len(written.best_users)) == (best or 0, 1, kept)
     if kept:
         assert same(written.best_users, blocks(2, 2))
 
 
-def test_blocks_that_went_with_a_machine_leave_the_copy_before() -> None:
-    def gone(_tokens: Any) -> list[Any]:
-        raise InputGone("gone", fix="")
-
-    keeper = Keeper()
-    copying = Copier(keeper, gone)  # type: ignore[arg-type]
-    copying.offer(stand(2), last=False)
-    copying.flush()
-    assert keeper.latest is START
+def test_blocks_that_went_with_a_machine_leave_the_checkpoint_before() -> None:
+    attempt, making = GoneAttempt(), Checkpointing(3)
+    making.offer(state(2), attempt, last=False)  # type: ignore[arg-type]
+    making.flush(attempt)  # type: ignore[arg-type]
+    assert attempt.latest is START
 
 
-def test_what_a_copy_is_about_is_plain_json() -> None:
-    with np.load(io.BytesIO(as_bytes(Written(2, 1, 0, blocks(1), blocks(1))))) as arrays:
+def test_what_a_checkpoint_is_about_is_plain_json() -> None:
+    with np.load(io.BytesIO(as_bytes(WrittenBlocks(2, 1, 0, blocks(1), blocks(1))))) as arrays:
         assert json.loads(arrays["about"].tobytes()) == {"epoch": 2, "halvings": 1, "best_epoch": 0}
 
 
 def test_the_last_epoch_is_fetched_only_if_the_run_ends_before_its_model_is_there(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(copier, "EVERY_S", 0.0)
-    keeper = Keeper()
-    copying = Copier(keeper, fetched)  # type: ignore[arg-type]
-    copying.offer(stand(4), last=True)
-    copying.close()
-    assert keeper.latest is START
-    copying.flush()
-    assert keeper.latest.round == 4
+    monkeypatch.setattr(checkpointing, "EVERY_S", 0.0)
+    attempt, making = FakeAttempt(), Checkpointing(3)
+    making.offer(state(4), attempt, last=True)  # type: ignore[arg-type]
+    making.close()
+    assert attempt.latest is START
+    making.flush(attempt)  # type: ignore[arg-type]
+    assert attempt.latest.round == 4

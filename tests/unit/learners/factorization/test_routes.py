@@ -1,4 +1,4 @@
-"""Who needs which block of items when: everybody has what it needs, nobody shares, and little travels."""
+"""Which worker needs which block of items when: each has what it needs, none is shared, and little travels."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dray.learners.factorization.grid import strata
-from dray.training.factorization.routes import Turn, Units, routes
+from dray.learners.factorization.routes import Turn, Units, routes
 
 
 @st.composite
 def held(draw: st.DrawFn) -> dict[int, Units]:
-    """Blocks of users dealt to workers, each to one, in any way."""
+    """Blocks of users assigned to workers, each to one, in any way."""
     blocks = draw(st.integers(1, 24))
     workers = draw(st.lists(st.integers(0, 40), min_size=1, max_size=blocks, unique=True))
     owners = [*workers, *(draw(st.sampled_from(workers)) for _ in range(blocks - len(workers)))]
-    dealt = draw(st.permutations(owners))
-    return {worker: tuple(b for b, owner in enumerate(dealt) if owner == worker) for worker in workers}
+    shuffled = draw(st.permutations(owners))
+    return {worker: tuple(b for b, owner in enumerate(shuffled) if owner == worker) for worker in workers}
 
 
 def contiguous(blocks: int, workers: int) -> dict[int, Units]:
@@ -29,13 +29,13 @@ def count(holdings: dict[int, Units]) -> int:
 
 
 def followed(turns: list[dict[int, Turn]], blocks: int) -> tuple[list[dict[int, int]], dict[int, int]]:
-    """Hand blocks on as the turns say; return who has each block at each step, and how often each was taken."""
+    """Hand blocks on as the turns say; return the holder of each block at each step, and how often each was taken."""
     free, holder, taken = set(range(blocks)), dict[int, int](), dict.fromkeys(range(blocks), 0)
     steps = []
     for step in turns:
         for worker, turn in step.items():
             for block in turn.takes:
-                assert block in free, "it is still with somebody"
+                assert block in free, "it is still with another worker"
                 free.remove(block)
                 holder[block] = worker
                 taken[block] += 1
@@ -49,7 +49,7 @@ def followed(turns: list[dict[int, Turn]], blocks: int) -> tuple[list[dict[int, 
 
 
 @given(held(), st.integers(0, 5), st.integers(1, 5))
-def test_at_every_step_everybody_has_the_blocks_it_needs_and_no_other(
+def test_at_every_step_every_worker_has_the_blocks_it_needs_and_no_other(
     holdings: dict[int, Units], seed: int, epoch: int
 ) -> None:
     blocks = count(holdings)

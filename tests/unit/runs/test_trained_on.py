@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from dray.errors import ConfigError
-from dray.training.trained_on import HeldOut, TrainedOn, held_out, require_held_out
+from dray.runs.trained_on import HeldOut, TrainedOn, held_out, require_held_out
 
 A, B, C = ("a.parquet", 100, 1000), ("b.parquet", 50, 500), ("c.parquet", 10, 100)
 SPLIT = {"eval_fraction": 0.2, "split_seed": 0}

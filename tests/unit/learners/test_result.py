@@ -13,10 +13,11 @@ import pytest
 from dray.events.telemetry import dumps
 from dray.learners.factorization.factors import Factors, Seen
 from dray.learners.factorization.model import FactorModel
+from dray.learners.factorization.result import FactorResult
+from dray.learners.registry import find
+from dray.learners.result import Identity, Seconds, ThreadProof
+from dray.learners.xgboost.result import TrainResult
 from dray.storage import DEFAULT, StorageOptions
-from dray.training.factorization.result import FactorResult
-from dray.training.outcome import result_of
-from dray.training.result import Identity, Seconds, ThreadProof, TrainResult
 from s3_server import S3Server
 
 SHARED: dict[str, Any] = {
@@ -63,7 +64,7 @@ def test_a_recommenders_result_is_json_and_comes_back() -> None:
     assert document["seconds"] == {
         "start": 1.0, "load": 2.0, "train": 3.0, "recovery": 0.0, "total": 6.5, "copy": 0.0
     }  # fmt: skip
-    assert result_of(document, DEFAULT) == result
+    assert find(document["learner"]).result(document, DEFAULT) == result
 
 
 def test_a_result_of_trees_comes_back_with_the_model(tmp_path: Path) -> None:
@@ -73,7 +74,7 @@ def test_a_result_of_trees_comes_back_with_the_model(tmp_path: Path) -> None:
     (tmp_path / "run.json").write_text(json.dumps({"run": "one", "status": "finished", "files": digests}))
     document = json.loads(dumps(result.to_json()))
     assert "content" not in document
-    assert result_of(document, DEFAULT) == result
+    assert find(document["learner"]).result(document, DEFAULT) == result
 
 
 @pytest.mark.parametrize("where", ["local", "s3"])
@@ -87,7 +88,7 @@ def test_the_model_of_a_recommender_is_loaded_from_its_directory(
     storage = StorageOptions(region="us-east-1")
     model = small_model()
     model.save(f"{directory}/model", storage)
-    result = result_of(recommender(directory).to_json(), storage)
+    result = find("factorization").result(recommender(directory).to_json(), storage)
     assert isinstance(result, FactorResult)
     assert result.loaded.digest == model.digest
     assert result.loaded is result.loaded

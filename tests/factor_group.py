@@ -17,7 +17,7 @@ from typing import Any, Literal
 import pytest
 
 from dray.config.run_file import RunConfig
-from dray.elastic import controller, keyed_units
+from dray.elastic import keyed_units, running_attempt
 from dray.elastic.group import Call as MadeCall
 from dray.elastic.group import GroupEvent, Lost, Member, Raised, Ready, Returned
 from dray.elastic.membership import Membership
@@ -321,7 +321,7 @@ def together(group: FactorGroup, workers: int, least: int = 1) -> Iterator[None]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(session, "started_workers", started)
-        for module in (controller, keyed_units):
+        for module in (running_attempt, keyed_units):
             patch.setattr(module, "GRACE_S", 0.0)  # losses are reported at once here
         yield
 

@@ -10,7 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from dray.clusters.resolve import Remote, resolve
 from dray.config.run_file import RunConfig
@@ -21,7 +21,7 @@ from dray.elastic.starting import started_workers
 from dray.errors import ConfigError
 from dray.events.kinds import DataFound, Decided, PhaseStarted
 from dray.events.telemetry import Sink, Telemetry
-from dray.learners.attempt import Loads
+from dray.learners.attempt import Coordinator, Loads
 from dray.learners.checkpoint import START, Checkpoint
 from dray.learners.configs import make_config
 from dray.learners.learner import Fit, TrainedModel
@@ -31,6 +31,8 @@ from dray.learners.row_mask import RowMask
 from dray.storage import StorageOptions
 from dray.training.checks import check_learner, require_library
 from dray.training.run_data import RunData, terms_of
+
+E = TypeVar("E")
 
 
 class Session:
@@ -130,7 +132,10 @@ class Session:
     ) -> TrainedModel:
         """As `fit`; `writer` keeps the checkpoints, and with `last` what is loaded may be dropped on the way."""
         if self._is_closed:
-            raise ConfigError("The session is closed: its workers are gone.", fix="Open another one: dray.session(...)")
+            raise ConfigError(
+                "The session is closed: it was left, or a fit was interrupted or failed.",
+                fix="Open another one: dray.session(...)",
+            )
         config = self._fit_config(changes or {})
         mask = None if rows is None else RowMask.of(rows, self.rows)
         self._fits += 1
@@ -150,10 +155,18 @@ class Session:
         self._telemetry.emit(PhaseStarted("train"))
         self._controller.begin_fit(fit.number, writer, plan.rounds)
         self.begun = True
-        end = self._controller.run(plan.coordinator)
+        end = self._run(plan.coordinator)
         self.times[3:] = [time.perf_counter()]
         self._telemetry.emit(PhaseStarted("save"))
         return self._driver.conclude(end, self._controller)
+
+    def _run(self, coordinator: Coordinator[E]) -> E:
+        """Run a coordinator; one that does not end leaves workers in the middle of something, of which none is kept."""
+        try:
+            return self._controller.run(coordinator)
+        except BaseException:
+            self.close()
+            raise
 
     def close(self) -> None:
         """End the workers, and the cluster if it was started here."""

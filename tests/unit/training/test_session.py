@@ -16,6 +16,7 @@ from dray.errors import ConfigError, DataError
 from dray.events.telemetry import Telemetry
 from dray.learners.checkpoint import Checkpoint
 from dray.learners.configs import make_config
+from dray.learners.xgboost.coordinator import RingCoordinator
 from dray.training.session import Session, open_session
 from fake_group import Recorder
 
@@ -184,3 +185,19 @@ def test_a_session_that_cannot_open_leaves_nothing(data: tuple[str, str], monkey
     with pytest.raises(DataError, match="nothing"):
         dray.session(data[0], label="nothing", workers=0)
     assert not Path("runs").exists()
+
+
+def test_a_fit_that_is_interrupted_closes_the_session(
+    told: tuple[Session, Recorder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session, _ = told
+
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(RingCoordinator, "_follow", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        session.fit()
+    monkeypatch.undo()
+    with pytest.raises(ConfigError, match="interrupted or failed"):
+        session.fit()

@@ -100,15 +100,20 @@ class RingCoordinator:
                 attempt.interrupt()
 
     def _restore(self, attempt: Attempt) -> None:
-        """Set all shards to the newest checkpoint; the worker passes over those that are there."""
+        """Set all shards to the newest checkpoint; the worker passes over those that are there.
+
+        A worker that cannot get the checkpoint from the driver is replaced: another one may (`Attempt.step`).
+        """
         if self._shared is None or self._shared[0] is not attempt.latest:
             self._shared = attempt.latest, attempt.share(attempt.latest)
-        attempt.wait(
-            [
-                attempt.call(worker, Do(Worker.restore), self._task_ref, self._shared[1], shards).number
-                for worker, shards in attempt.holdings.items()
-            ]
-        )
+        calls = {
+            attempt.call(worker, Do(Worker.restore), self._task_ref, self._shared[1], shards).number
+            for worker, shards in attempt.holdings.items()
+        }
+        while calls:
+            calls -= {done.call for done in attempt.step()}
+            if attempt.lost:
+                raise AttemptBroken
 
     def _form(self, attempt: Attempt) -> Ring:
         seats: dict[int, list[tuple[int, Shard]]] = {worker: [] for worker in sorted(attempt.holdings)}

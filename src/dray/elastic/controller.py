@@ -155,12 +155,16 @@ class Controller:
                 if why != self._waiting_told:
                     self._waiting_told = why
                     self._telemetry.emit(Waiting(why, membership.limits.wait_s))
+            case Restart() if self._attempt is not None and not self._attempt.over:
+                membership.changed = True  # decided again, once the attempt has paused: it must not lose its workers
+                return {}
             case Restart():
                 for worker in list(membership.ready):
                     self._loader.lose(worker)
                 self._lost_now = 0
                 membership.restart()
             case Stop(what, fix):
+                membership.changed, self._target = True, None
                 raise RunStopped(f"{what} {membership.last_loss}".rstrip(), fix=fix)
         return None
 
@@ -208,6 +212,8 @@ class Controller:
                     others.append(event)
                     continue
                 refuse_mistakes(event.error)
+                if event.worker not in self.membership.ready:  # it was ended for what it raised before this
+                    continue
                 event = self.membership.fail(event.worker, event.error)
             if isinstance(event, Lost):
                 self.lose(event.worker)

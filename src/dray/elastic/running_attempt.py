@@ -43,6 +43,7 @@ class RunningAttempt:
         self.alone = membership.alone
         self.ring_host = membership.group.ring_host
         self.lost: set[int] = set()
+        self._calls: set[int] = set()
         self.broken = False
         self.pausing = False
         self.over = False
@@ -61,7 +62,9 @@ class RunningAttempt:
         return "" if member is None else member.host
 
     def call(self, worker: int, op: Op[P, R], *inputs: P.args, **named: P.kwargs) -> Call:
-        return self._made(worker, lambda: self._group.call(worker, op, *inputs, **named))
+        call = self._made(worker, lambda: self._group.call(worker, op, *inputs, **named))
+        self._calls.add(call.number)
+        return call
 
     def post(self, worker: int, op: Op[P, R], *inputs: P.args, **named: P.kwargs) -> list[Any]:
         return self._made(worker, lambda: self._group.post(worker, op, *inputs, **named))
@@ -104,7 +107,7 @@ class RunningAttempt:
         for event in self._events():
             if isinstance(event, Returned):
                 returned.append(event)
-            else:
+            elif event.call in self._calls:  # else one that was given up with what it needed
                 self.evict(event.worker, event.error)
         return returned
 

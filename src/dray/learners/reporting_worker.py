@@ -37,6 +37,7 @@ class ReportingWorker:
         self._stop = threading.Event()
 
     def status(self, after_round: int) -> Status:
+        fit = self.fit  # first: what follows is of this fit or of a later one, never of one before
         with self._usage_lock:
             usage = self._usage.read()
         share = min(1.0, self._read / self.to_read) if self.to_read else 0.0
@@ -49,7 +50,7 @@ class ReportingWorker:
             self._proof,
             self._trouble,
             0 if checkpoint is None else checkpoint.round,
-            self.fit,
+            fit,
         )
 
     def steps(self, after_round: int) -> tuple[Step, ...]:  # noqa: ARG002
@@ -87,7 +88,8 @@ class ReportingWorker:
     def begin_fit(self, number: int) -> None:
         """What is proved and reported from now on belongs to that fit."""
         if number != self.fit:
-            self.fit, self.cores, self._proof = number, None, None
+            self.cores, self._proof = None, None
+            self.fit = number
 
     def prove(self) -> Proof:
         """Judge the cores used so far, once a fit."""

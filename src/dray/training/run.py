@@ -12,6 +12,7 @@ from typing import Any
 
 from dray.config.run_file import RunConfig
 from dray.elastic.checkpoint_writer import CheckpointWriter
+from dray.elastic.membership import Membership
 from dray.elastic.stopped import RunStopped
 from dray.errors import DrayError, StorageError
 from dray.events.kinds import Event, PastStep, RunFailed, RunFinished, RunResumed, RunStarted, SourceConverted, Warned
@@ -92,10 +93,16 @@ class _Run:
     def result(self) -> RunResult:
         data = RunData(self._config, self._storage, self._telemetry, self._directory)
         with closing(data):
-            session = Session(self._config, self._storage, self._telemetry, data, latest=self._writer.latest)
+            session = Session(
+                self._config,
+                self._storage,
+                self._telemetry,
+                data,
+                latest=self._writer.latest,
+                on_start=self._note_workers,
+            )
             self._session = session
             with closing(session):
-                self._note_workers(session)
                 trained = session.train(writer=self._writer, last=True)
                 trained.save(self._directory)
         return trained.result(self._directory, self._common(session, data))
@@ -115,8 +122,7 @@ class _Run:
             "warnings": tuple(self._warnings),
         }
 
-    def _note_workers(self, session: Session) -> None:
-        membership = session.membership
+    def _note_workers(self, membership: Membership) -> None:
         workers = [asdict(member) for member in membership.ready.values()]
         self._directory.describe(cluster={"name": membership.cluster, "workers": workers})
 

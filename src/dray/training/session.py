@@ -7,7 +7,7 @@ start while the learner reads its sample, and nothing is loaded before it is kno
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from typing import Any, Self, TypeVar
@@ -46,8 +46,12 @@ class Session:
         data: RunData,
         *,
         latest: Checkpoint = START,
+        on_start: Callable[[Membership], None] | None = None,
     ) -> None:
-        """Open the data, start the workers and load; `latest` is the checkpoint of a run that is resumed."""
+        """Open the data, start the workers and load.
+
+        `latest` is the checkpoint of a run that is resumed; `on_start` is called when the workers have started.
+        """
         self._config = config
         self._storage = storage
         self._is_closed = False
@@ -60,13 +64,17 @@ class Session:
         """Rounds are being trained: what comes of them is worth keeping."""
         self.times = [time.perf_counter()]
         """When it began, when the workers had started, when all rows were loaded."""
+        self._closing: list[Callable[[], None]] = []
         self._open = ExitStack()
         try:
             self._driver = self._learner.driver_side(config, storage, telemetry.emit)
             self._open.callback(self._driver.close)
             self._prepare()
             self.membership = self._start(latest)
+            if on_start is not None:
+                on_start(self.membership)
             self._controller, self._loads = self._load(latest)
+            self._runner = _ClosingRunner(self._controller, self)
         except BaseException:
             self.close()
             raise
@@ -141,7 +149,7 @@ class Session:
         self._fits += 1
         self._writer = writer
         fit = Fit(self._fits, config, writer.latest, last, mask)
-        plan = self._driver.begin_fit(fit, self._loads, self._controller)
+        plan = self._driver.begin_fit(fit, self._loads, self._runner)
         if fit.number == 1:
             self.times.append(time.perf_counter())
         self._telemetry.emit(
@@ -155,23 +163,22 @@ class Session:
         self._telemetry.emit(PhaseStarted("train"))
         self._controller.begin_fit(fit.number, writer, plan.rounds)
         self.begun = True
-        end = self._run(plan.coordinator)
+        end = self._runner.run(plan.coordinator)
+        del plan  # with the coordinator goes what it was trained with: concluding needs the room
         self.times[3:] = [time.perf_counter()]
         self._telemetry.emit(PhaseStarted("save"))
-        return self._driver.conclude(end, self._controller)
-
-    def _run(self, coordinator: Coordinator[E]) -> E:
-        """Run a coordinator; one that does not end leaves workers in the middle of something, of which none is kept."""
-        try:
-            return self._controller.run(coordinator)
-        except BaseException:
-            self.close()
-            raise
+        return self._driver.conclude(end, self._runner)
 
     def close(self) -> None:
         """End the workers, and the cluster if it was started here."""
         self._is_closed = True
         self._open.close()
+        while self._closing:
+            self._closing.pop()()
+
+    def on_close(self, act: Callable[[], None]) -> None:
+        """Have something done when the workers have ended."""
+        self._closing.append(act)
 
     def __enter__(self) -> Self:
         return self
@@ -260,4 +267,25 @@ def open_session(config: RunConfig, sinks: Sequence[Sink] = ()) -> Session:
     check_learner(config)
     require_library(config.model)
     storage, telemetry = StorageOptions(**config.storage.model_dump()), Telemetry(sinks)
-    return Session(config, storage, telemetry, RunData(config, storage, telemetry))
+    try:
+        session = Session(config, storage, telemetry, RunData(config, storage, telemetry))
+    except BaseException:
+        telemetry.close()
+        raise
+    session.on_close(telemetry.close)
+    return session
+
+
+class _ClosingRunner:
+    """Runs coordinators; one that does not end leaves workers in the middle of something: the session is closed."""
+
+    def __init__(self, controller: Controller, session: Session) -> None:
+        self._controller = controller
+        self._session = session
+
+    def run(self, coordinator: Coordinator[E]) -> E:
+        try:
+            return self._controller.run(coordinator)
+        except BaseException:
+            self._session.close()
+            raise

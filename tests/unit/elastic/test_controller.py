@@ -12,7 +12,7 @@ from dray.elastic.row_shards import assigned
 from dray.elastic.stopped import RunStopped
 from dray.errors import DataError, WorkerError
 from dray.learners.shard import Shard
-from fake_group import Never
+from fake_group import Asked, Never
 from ring_stage import ROWS, FakeRendezvous, Stage, checkpoint_at, loaded, no_sockets, told_to
 
 pytestmark = pytest.mark.usefixtures("no_sockets")
@@ -317,6 +317,34 @@ def test_on_failure_restart_all_begin_anew_from_the_newest_model() -> None:
     assert loaded(stage.group)[3:] == [(0, 0), (1, 1), (2, 2)]
     assert stage.membership.failures == 1
     assert stage.controller.rows_reloaded == 6 * ROWS
+
+
+def test_on_failure_restart_the_loss_of_a_worker_outside_the_ring_has_it_pause_first() -> None:
+    stage = Stage(3, "restart")
+    stage.group.slow.add(3)  # the replacement of the leaving worker
+
+    def fail_to_start() -> None:
+        stage.group.starting.remove(3)
+        stage.group.going.clear()
+        stage.group.lose(3)
+
+    assert stage.play(stage.train(4), stage.leave(1), fail_to_start).round == 20
+    assert stage.began[:2] == [0, 5]  # the round that it paused after
+    assert [event["worker"] for event in stage.told.of("worker_lost")] == [3]
+    assert not told_to(stage.group, "interrupt")
+
+
+def test_a_worker_that_raises_twice_at_once_is_lost_once() -> None:
+    stage = Stage(2)
+    stage.load()
+    lost = stage.membership.failures
+    stage.group.answer("twice", lambda worker: WorkerError("It cannot.", fix=""))
+    for _ in range(2):
+        stage.group.call(1, Asked("twice"))
+    poll = stage.group.poll
+    stage.group.poll = lambda timeout_s: [*poll(timeout_s), *poll(timeout_s)]  # type: ignore[method-assign]
+    stage.controller.events()
+    assert stage.membership.failures == lost + 1
 
 
 def test_an_attempt_on_less_than_all_rows_is_never_begun() -> None:

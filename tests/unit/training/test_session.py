@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,9 @@ from dray.errors import ConfigError, DataError
 from dray.events.telemetry import Telemetry
 from dray.learners.checkpoint import Checkpoint
 from dray.learners.configs import make_config
-from dray.learners.xgboost.coordinator import RingCoordinator
+from dray.learners.factorization.coordinator import EpochCoordinator
+from dray.learners.factorization.saving import PairCollection
+from dray.learners.xgboost.coordinator import LabelSurvey, RingCoordinator
 from dray.training.session import Session, open_session
 from fake_group import Recorder
 
@@ -201,3 +204,81 @@ def test_a_fit_that_is_interrupted_closes_the_session(
     monkeypatch.undo()
     with pytest.raises(ConfigError, match="interrupted or failed"):
         session.fit()
+
+
+@pytest.mark.parametrize("phase", ["begin", "conclude"])
+def test_an_interrupt_around_the_training_closes_the_session_too(
+    data: tuple[str, str], chosen: Any, phase: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    if phase == "begin":
+        session = dray.session(data[0], **ROLES["binary"], rounds=2, workers=0)
+        monkeypatch.setattr(LabelSurvey, "run", interrupted)
+        changes: dict[str, Any] = {"rows": chosen}
+    else:
+        pairs = pa.table({"u": [1, 1, 2, 2, 3, 3], "i": [1, 2, 1, 3, 2, 3]})
+        events = datasets.write(tmp_path / "events", pairs, files=1)
+        session = dray.session(events, model="factorization", user="u", item="i", rounds=1, workers=0)
+        monkeypatch.setattr(PairCollection, "run", interrupted)
+        changes = {}
+    with session:
+        with pytest.raises(KeyboardInterrupt):
+            session.fit(**changes)
+        monkeypatch.undo()
+        with pytest.raises(ConfigError, match="interrupted or failed"):
+            session.fit()
+
+
+def test_rows_of_ranking_data_are_refused_in_words(tmp_path: Path) -> None:
+    data = datasets.write(tmp_path / "ranking", datasets.ranking(), files=2)
+    roles = {"label": "label", "group": "query", "weight": "weight", "ignore": ["id"]}
+    with (
+        dray.session(data, **roles, rounds=1, workers=0) as session,
+        pytest.raises(ConfigError, match="cannot be used in ranking"),
+    ):
+        session.fit(rows=np.ones(session.rows, np.bool_))
+
+
+def test_a_missing_label_is_told_for_some_rows_as_for_all(tmp_path: Path) -> None:
+    table = pa.table({"x": np.arange(400.0), "y": [None, *([1.0, 2.0] * 199), 1.0]})
+    data = datasets.write(tmp_path / "missing", table, files=2)
+    with dray.session(data, label="y", rounds=1, workers=0) as session:
+        for rows in (None, np.ones(400, np.bool_)):
+            with pytest.raises(DataError, match=r"missing|null|no value"):
+                session.fit(rows=rows)
+
+
+def test_sinks_are_closed_with_the_session_and_when_it_cannot_open(data: tuple[str, str]) -> None:
+    class Closing(Recorder):
+        closed = 0
+
+        def close(self) -> None:
+            self.closed += 1
+
+    sink = Closing()
+    config = make_config({"data": data[0], **ROLES["binary"], "workers": 0})
+    with open_session(config, [sink]):
+        assert not sink.closed
+    assert sink.closed == 1
+    with pytest.raises(DataError):
+        open_session(make_config({"data": data[0], "label": "nothing", "workers": 0}), [sink])
+    assert sink.closed == 2
+
+
+def test_what_a_fit_was_trained_with_goes_before_its_model_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alive: list[int] = []
+    run = PairCollection.run
+
+    def counted(self: PairCollection, attempt: Any) -> Any:
+        gc.collect()
+        alive.append(sum(isinstance(one, EpochCoordinator) for one in gc.get_objects()))
+        return run(self, attempt)
+
+    monkeypatch.setattr(PairCollection, "run", counted)
+    events = datasets.write(tmp_path / "events", pa.table({"u": [1, 1, 2, 2], "i": [1, 2, 1, 3]}), files=1)
+    dray.train(events, model="factorization", user="u", item="i", rounds=1, workers=0)
+    assert alive == [0]

@@ -236,7 +236,8 @@ class FactorDriver:
                 f"{trained.halvings} times, to {trained.rate:g}.",
                 f"Begin with it: --param learning_rate={trained.rate:g}.",
             )
-        ours, popular = (trained.metrics.get(f"{side}-ndcg@{self.config.eval_at[0]}") for side in ("eval", "popular"))
+        at = self._fit.config.eval_at[0]
+        ours, popular = (trained.metrics.get(f"{side}-ndcg@{at}") for side in ("eval", "popular"))
         if self.config.kind == "implicit" and ours is not None and popular is not None and popular >= ours:
             self._warn(
                 f"Showing all users what is popular does as well: NDCG {popular:.4f}, the model {ours:.4f}.",

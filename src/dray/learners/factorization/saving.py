@@ -49,7 +49,7 @@ class PairCollection:
         return Finished(seen)
 
     def rescue(self, attempt: Attempt, error: BaseException) -> None:
-        """The checkpoint of the last epoch is written already."""
+        """A resumed run goes on from the last checkpoint that was written."""
 
     def _counted(self, turns: Turns) -> Seen:
         """Return room for all pairs."""

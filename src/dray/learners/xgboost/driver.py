@@ -101,6 +101,9 @@ class TreeDriver(TableDriver):
         summary = LabelSummary.merge(load.labels for load in self._loads)
         sample = LabelSample.merge(load.label_sample for load in self._loads)
         if fit.rows is not None:
+            _refuse_group(self._preparation)
+            if summary.missing:  # XGBoost takes no labels then, chosen or not
+                check_labels(self._preparation.label, summary, "reg:squarederror", ranking=False, params={})
             summary, sample = self._chosen_labels(fit.rows, runner)
         self._task, reason = self._plan(config, fit, summary, sample)
         if fit.rows is not None:
@@ -264,6 +267,14 @@ class TrainedTrees(TrainedBytes):
     def result(self, directory: RunDirectory, common: Mapping[str, Any]) -> TrainResult:
         features = len(self.preparation.features)
         return TrainResult(**common, **self.fields(directory), features=features, content=self.content)
+
+
+def _refuse_group(preparation: BinnedPreparation) -> None:
+    if preparation.group is not None:
+        raise ConfigError(
+            "rows= cannot be used in ranking: the rows of a group are compared with each other.",
+            fix="Write the groups to train on to a file of their own, and open a session on it.",
+        )
 
 
 def _refuse_mask(task: Task, *, weighted: bool) -> None:

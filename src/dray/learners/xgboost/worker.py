@@ -130,8 +130,8 @@ class Worker(ReportingWorker):
     def restore(self, task: Task, at: Checkpoint, shards: Sequence[Shard]) -> None:
         """Set these shards to a checkpoint, but for those that are there already."""
         if task.fit != self.fit:
+            self._lead, self._copy, self._trained_s = None, None, 0.0  # before its number: see `status`
             self.begin_fit(task.fit)
-            self._lead, self._copy, self._trained_s = None, None, 0.0
         with apply(self.threads):
             for learner in (self._shards[shard] for shard in shards):
                 if not learner.is_at(task, at):

@@ -128,7 +128,7 @@ class TestRatings(LearnerContract):
 class TestEvents(TestRatings):
     other: ClassVar[Settings] = {"params": {"factors": 5, "alpha": 3.0}, "rounds": 3}
     long: ClassVar[Settings] = {"rounds": 400}
-    early: ClassVar[Settings | None] = None
+    early: ClassVar[Settings | None] = {"rounds": 60, "early_stop": 2}
     bad = (({"item": "nothing"}, "nothing"), ({"params": {"alpha": -1}}, "alpha"))
 
     def values(self, folder: Path) -> dict[str, Any]:

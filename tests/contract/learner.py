@@ -108,7 +108,7 @@ class LearnerContract:
     long: ClassVar[Settings] = {}
     """Settings that make a training last for a second or more, if the learner has such."""
     early: ClassVar[Settings | None] = None
-    """Settings with which a training stops early; None if the learner cannot."""
+    """Settings with which a training stops early; None if the learner cannot, and refuses it."""
     bad: ClassVar[Sequence[tuple[Settings, str]]] = ()
     """Mistakes of a user's, each with what the error must say."""
     not_of_a_fit: ClassVar[Settings] = {"eval_fraction": 0.4}
@@ -243,7 +243,9 @@ class LearnerContract:
 
     def test_it_stops_early_in_the_same_step_everywhere(self, run: Callable[..., RunResult]) -> None:
         if self.early is None:
-            pytest.skip("the learner does not stop early")
+            with pytest.raises(DrayError, match="early_stop"):
+                run(workers=0, early_stop=2)
+            return
         alone, together = run(workers=0, **self.early), run(workers=2, **self.early)
         assert what_matters(together) == what_matters(alone)
         assert alone.best_round < alone.rounds < self.early["rounds"]

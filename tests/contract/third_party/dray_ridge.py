@@ -131,9 +131,9 @@ class RidgeLearner(TableLearner):
     fit_fields = frozenset({"params"})
 
     def check(self, config: Any) -> float:
-        penalty = config.params.get("penalty", 1.0)
-        if config.params.keys() - {"penalty"} or not isinstance(penalty, int | float) or penalty < 0:
-            raise ConfigError(f"Ridge takes a penalty from 0 on, not {dict(config.params)}.", fix="--param penalty=1")
+        penalty, others = config.params.get("penalty", 1.0), config.params.keys() - {"penalty"}
+        if others or not isinstance(penalty, int | float) or penalty < 0 or config.early_stop:
+            raise ConfigError(f"Ridge takes a penalty from 0 on, no early_stop, no {others}.", fix="--param penalty=1")
         return float(penalty)
 
     def worker_side(self, number: int, threads: int) -> RidgeWorker:

@@ -27,7 +27,8 @@ _sending = _thread.allocate_lock()
 def main(channel: int, marks: int, lifeline: int) -> None:
     _end_with_driver(lifeline)
     _be_the_first_to_go()
-    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    # Whole lines, also with PYTHONUNBUFFERED: those of two processes must not run together.
+    sys.stdout.reconfigure(line_buffering=True, write_through=False)  # type: ignore[union-attr]
     site.setquit()  # the interpreter was started without it, to save time
     memory = mmap.mmap(marks, mmap.PAGESIZE)
     view = memoryview(memory).cast("q")

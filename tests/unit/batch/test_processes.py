@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -356,6 +357,27 @@ def test_maps_may_be_nested_and_run_in_threads() -> None:
     for thread in threads:
         thread.join()
     assert found == [[2 * i for i in range(100)]] * 3
+
+
+LINES = """
+import os
+import dray
+
+def talk(item):
+    for _ in range(300):
+        print("line", os.getpid(), item)
+
+list(dray.map(talk, range(40), where="processes", workers=2))
+"""
+
+
+def test_lines_of_two_processes_do_not_run_together_where_nothing_is_buffered(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(LINES)
+    env = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    done = subprocess.run([sys.executable, "script.py"], cwd=tmp_path, env=env, capture_output=True, text=True)
+    lines = done.stdout.splitlines()
+    assert len(lines) == 40 * 300
+    assert all(re.fullmatch(r"line \d+ \d+", line) for line in lines)
 
 
 SCRIPT = """

@@ -284,6 +284,7 @@ class RayGroup:
     def _take_copy(self, copy: Checkpoint | None) -> None:
         if copy is not None and (copy.fit, copy.round) > self._copied:
             self._copied = copy.fit, copy.round
+            self._watch.tell_all(copy)
             self._on_copy(copy)
 
     def _lose(self, worker: int, process: _Process, cause: str, error: Exception | None = None) -> Lost:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dray.events.kinds import StepFinished, ThreadsMeasured, Warned, WorkerPace, WorkerProgress
 from dray.events.sampler import Usage, UsageReader
 from dray.events.telemetry import DRIVER, Sample, Telemetry
-from dray.learners.checkpoint import Step
+from dray.learners.checkpoint import Checkpoint, Step
 from dray.learners.status import Proof, Status
 
 SAMPLE_S = 1.0
@@ -84,6 +84,12 @@ class Watch:
             self._telemetry.emit(
                 StepFinished(done.round, self._rounds, seconds, done.metrics, paces, learning_rate, halvings)
             )
+
+    def tell_all(self, checkpoint: Checkpoint) -> None:
+        """Report the steps of a checkpoint: on disk it must not be ahead of the events, if the driver is killed."""
+        if checkpoint.fit == self._fit:
+            for done in checkpoint.rounds:
+                self.tell(done)
 
     def prove(self, worker: int, host: str, proof: Proof) -> None:
         """Tell whether a worker's threads were used, once."""

@@ -17,7 +17,9 @@ from dray.elastic.inputs import Inputs, Maker, Promised, Shared
 from dray.elastic.ray_group import RayGroup, _Shared
 from dray.elastic.watch import Watch
 from dray.events.telemetry import Telemetry
+from dray.learners.checkpoint import Checkpoint, Step
 from dray.learners.learner import Do, InputGone
+from fake_group import Recorder
 
 KEPT_VALUES = 1
 
@@ -122,6 +124,16 @@ def newest(ray: FakeRay) -> str:
 
 def failure(cause: Exception) -> RayTaskError:
     return RayTaskError("call", "a traceback", cause)
+
+
+def test_rounds_are_told_before_the_checkpoint_that_has_them_is_kept(group: RayGroup) -> None:
+    """On disk a checkpoint must not be ahead of the events: the driver may be killed in between."""
+    told = Recorder()
+    group._watch._telemetry = Telemetry([told])
+    known: list[list[int]] = []
+    group._on_copy = lambda _: known.append([event["round"] for event in told.of("round")])
+    group._take_copy(Checkpoint(2, b"model", (Step(1, 0.1, {}), Step(2, 0.1, {}))))
+    assert known == [[1, 2]]
 
 
 def test_what_is_shared_is_put_anew_after_a_worker_was_ended_for_what_it_raised(group: RayGroup, ray: FakeRay) -> None:

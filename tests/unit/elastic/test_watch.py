@@ -9,7 +9,7 @@ from dray.elastic import watch as watching
 from dray.elastic.watch import Watch
 from dray.events.sampler import Usage
 from dray.events.telemetry import DRIVER, Telemetry
-from dray.learners.checkpoint import Step
+from dray.learners.checkpoint import Checkpoint, Step
 from dray.learners.status import Proof, Status
 from dray.threads.verify import Verdict
 from fake_group import Recorder
@@ -57,6 +57,14 @@ def test_rounds_that_are_done_again_after_a_failure_are_not_told_again() -> None
     looker.look({0: status(rounds=(ONE, TWO))})
     looker.look({1: status(rounds=(TWO, THREE))})
     assert [event["round"] for event in told.of("round")] == [1, 2, 3]
+
+
+def test_the_steps_of_a_checkpoint_are_told_unless_it_is_of_another_fit() -> None:
+    looker, told = watch()
+    looker.look({0: status(rounds=(ONE,))})
+    looker.tell_all(Checkpoint(2, b"model", (ONE, TWO)))
+    looker.tell_all(Checkpoint(3, b"model", (ONE, TWO, THREE), fit=2))
+    assert [event["round"] for event in told.of("round")] == [1, 2]
 
 
 def test_a_resumed_run_does_not_tell_the_rounds_of_before() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -69,7 +69,14 @@ class FakeSession:
     workers, threads, recovery_s, rows_reloaded = 0, (), 0.0, 0
 
     def __init__(
-        self, config: RunConfig, storage: StorageOptions, telemetry: Telemetry, data: RunData, *, latest: Checkpoint
+        self,
+        config: RunConfig,
+        storage: StorageOptions,
+        telemetry: Telemetry,
+        data: RunData,
+        *,
+        latest: Checkpoint,
+        on_start: Callable[[Any], None],
     ) -> None:
         self.config = config
         self.telemetry = telemetry
@@ -77,6 +84,7 @@ class FakeSession:
         self.times = [0.0, 0.0, 0.0, 0.0]
         self.membership, _, _ = make_membership(1)
         self.opened_at = latest
+        on_start(self.membership)
         self.closed = False
         data.note(data.open(config.data, lambda schema: None), None)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from math import fsum, inf, isfinite, sqrt
 from time import perf_counter
@@ -147,7 +147,7 @@ def fit_blocks(
             began = perf_counter()
             squares = _epoch(layout, blocks, users, items, Step.of(settings, scale, rate), settings.seed, number, pool)
             seconds = perf_counter() - began
-            if explicit.diverged(squares, [*users.values(), *items.values()]):
+            if diverged(squares, [*users.values(), *items.values()]):
                 halvings += 1
                 if halvings > MOST_HALVINGS:
                     raise hopeless(settings, rate)
@@ -178,8 +178,8 @@ def _begin(
     if start is None:
         return explicit.first_block(side, layout, block, settings, scale)
     if side == "users":
-        return explicit.disassemble(layout, side, block, start.users, start.user_bias)
-    return explicit.disassemble(layout, side, block, start.items, start.item_bias)
+        return disassemble(layout, side, block, start.users, start.user_bias)
+    return disassemble(layout, side, block, start.items, start.item_bias)
 
 
 def _epoch(
@@ -267,4 +267,23 @@ def fit_rows(
 
 def _first_rows(side: explicit.SideName, n_rows: int, settings: ImplicitSettings) -> Floats:
     parts = range(len(implicit.parts_of(n_rows)))
-    return np.concatenate([implicit.first_factors(side, n_rows, part, settings) for part in parts])
+    return np.concatenate([first_factors(side, n_rows, part, settings) for part in parts])
+
+
+def diverged(squared_error: float, blocks: Iterable[FactorBlock]) -> bool:
+    """Whether training diverged: NaN or infinity after an epoch. The sum alone misses the last updates."""
+    return not isfinite(squared_error) or not all(block.is_finite for block in blocks)
+
+
+def disassemble(layout: Layout, side: explicit.SideName, block: int, factors: Floats, bias: Floats) -> FactorBlock:
+    """Return a block of factors that are given by index: to go on from a model that was trained before."""
+    own = explicit.side_of(layout, side)
+    start, stop = own.span(block)
+    rows = own.order[start:stop]
+    return FactorBlock(np.ascontiguousarray(factors[rows]), np.ascontiguousarray(bias[rows]))
+
+
+def first_factors(side: explicit.SideName, n_rows: int, part: int, settings: ImplicitSettings) -> Floats:
+    """Return a part's factors before the first iteration: random numbers of its own, so that any worker can."""
+    first, last = implicit.parts_of(n_rows)[part]
+    return implicit.random_rows(side, part, last - first, settings)

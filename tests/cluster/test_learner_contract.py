@@ -134,5 +134,5 @@ class TestEvents(TestRatings):
     def values(self, folder: Path) -> dict[str, Any]:
         return {name: value for name, value in super().values(folder).items() if name != "rating"}
 
-    def test_metrics_are_those_of_what_is_predicted(self, *_: Any) -> None:
-        """Lists are ranked: tests/unit/learners/factorization has their metrics against a plain implementation."""
+    # Lists are ranked: tests/unit/learners/factorization has their metrics against a plain implementation.
+    test_metrics_are_those_of_what_is_predicted = None  # type: ignore[assignment]

@@ -14,12 +14,12 @@ import pytest
 import datasets
 import dray
 from dray.errors import ConfigError, DataError
-from dray.events.telemetry import Telemetry
 from dray.learners.checkpoint import Checkpoint
 from dray.learners.configs import make_config
 from dray.learners.factorization.coordinator import EpochCoordinator
 from dray.learners.factorization.saving import PairCollection
 from dray.learners.xgboost.coordinator import LabelSurvey, RingCoordinator
+from dray.learners.xgboost.driver import TreeDriver
 from dray.training.session import Session, open_session
 from fake_group import Recorder
 
@@ -184,9 +184,10 @@ def test_a_model_is_saved_where_it_is_asked_for(told: tuple[Session, Recorder]) 
 
 def test_a_session_that_cannot_open_leaves_nothing(data: tuple[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     closed: list[str] = []
-    monkeypatch.setattr(Telemetry, "close", lambda _self: closed.append("telemetry"))
+    monkeypatch.setattr(TreeDriver, "close", lambda _self: closed.append("driver side"))
     with pytest.raises(DataError, match="nothing"):
         dray.session(data[0], label="nothing", workers=0)
+    assert closed == ["driver side"]
     assert not Path("runs").exists()
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -82,8 +81,3 @@ def _blocks(arrays: Any, side: str) -> list[FactorPart]:
             FactorBlock(factors, arrays[f"{name}-bias"]) if f"{name}-bias" in arrays else PartFactors.of(factors)
         )
     return blocks
-
-
-def tokens(blocks: Sequence[FactorPart], share: Any) -> tuple[Any, ...]:
-    """Return what to pass to workers in place of blocks."""
-    return tuple(share(block) for block in blocks)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import fsum, isfinite, sqrt
+from math import fsum, sqrt
 from typing import Any, Literal
 
 import numpy as np
@@ -198,11 +198,6 @@ def _run(task: Task, step: Step, squares: Any, diagonals: tuple[int, int], row: 
     return work
 
 
-def diverged(squared_error: float, blocks: Iterable[FactorBlock]) -> bool:
-    """Whether training diverged: NaN or infinity after an epoch. The sum alone misses the last updates."""
-    return not isfinite(squared_error) or not all(block.is_finite for block in blocks)
-
-
 def hopeless(settings: ExplicitSettings, rate: float) -> DataError:
     return DataError(
         f"Training diverges even with a learning rate of {rate:g}, {MOST_HALVINGS} times halved "
@@ -229,11 +224,3 @@ def _by_index(side: Side, blocks: Mapping[int, FactorBlock]) -> tuple[Floats, Fl
         bias[order[start:stop]] = block.bias
     factors[side.unrated] = 0  # rows without a rating still have their first random numbers
     return factors, bias
-
-
-def disassemble(layout: Layout, side: SideName, block: int, factors: Floats, bias: Floats) -> FactorBlock:
-    """Return a block of factors that are given by index: to go on from a model that was trained before."""
-    own = side_of(layout, side)
-    start, stop = own.span(block)
-    rows = own.order[start:stop]
-    return FactorBlock(np.ascontiguousarray(factors[rows]), np.ascontiguousarray(bias[rows]))

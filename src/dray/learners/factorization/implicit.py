@@ -99,12 +99,6 @@ def parts_of(n_rows: int) -> list[tuple[int, int]]:
     return [(first, min(n_rows, first + size)) for first in range(0, n_rows, size)] if n_rows else []
 
 
-def first_factors(side: Literal["users", "items"], n_rows: int, part: int, settings: ImplicitSettings) -> Floats:
-    """Return a part's factors before the first iteration: random numbers of its own, so that any worker can."""
-    first, last = parts_of(n_rows)[part]
-    return random_rows(side, part, last - first, settings)
-
-
 def random_rows(side: Literal["users", "items"], part: int, n_rows: int, settings: ImplicitSettings) -> Floats:
     random = np.random.default_rng([settings.seed, _STREAMS[side], part])
     factors = random.standard_normal((n_rows, settings.factors), dtype=np.float32)

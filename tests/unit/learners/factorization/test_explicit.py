@@ -17,7 +17,7 @@ from dray.learners.factorization.grid import Block, Layout, Shape, build_blocks,
 from dray.learners.factorization.pool import Threads
 from dray.learners.factorization.ratings import Ratings
 from rating_data import made_ratings
-from serial_factorization import fit_explicit, layout_of
+from serial_factorization import disassemble, fit_explicit, layout_of
 
 SETTINGS = ExplicitSettings(factors=13, epochs=3, seed=5)
 SHAPE = Shape(4, 3)
@@ -201,7 +201,7 @@ def test_factors_go_back_into_the_blocks_they_came_from() -> None:
     users, items = first(layout, Scale(3.5, 1.0, 1, 1, 5))
     whole = explicit.assemble(layout, users, items, Scale(3.5, 1.0, 1, 1, 5))
     for number, block in items.items():
-        back = explicit.disassemble(layout, "items", number, whole.items, whole.item_bias)
+        back = disassemble(layout, "items", number, whole.items, whole.item_bias)
         assert np.array_equal(back.factors, block.factors) and np.array_equal(back.bias, block.bias)
 
 

@@ -2,14 +2,21 @@
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
+BASE := $(VENV)/.base
 
-.PHONY: setup system run test test-more test-failures test-security test-lowest truth fuzz mutants check format bench bench-all clean
+.PHONY: setup system run test test-more test-install test-failures test-security test-lowest truth fuzz mutants check format bench bench-all clean
 
 setup: $(STAMP)
 
 $(STAMP): pyproject.toml
 	python3 -m venv $(VENV)
 	$(BIN)/pip install --quiet --upgrade-strategy only-if-needed --editable '.[bench,dev]'
+	touch $(BASE) $@
+
+$(BASE): pyproject.toml
+	@echo "Installing dray and what it needs into $(VENV), once: about a minute"
+	python3 -m venv $(VENV)
+	$(BIN)/pip install --quiet --editable .
 	touch $@
 
 system:  ## what tests need of the system: several hosts, SSH, PostgreSQL, Java; without them they are skipped
@@ -25,8 +32,8 @@ system:  ## what tests need of the system: several hosts, SSH, PostgreSQL, Java;
 		apt-get update -qq && apt-get install -qq --yes --no-install-recommends $$missing; \
 	fi
 
-run: $(STAMP)  ## make a small data set, train on it with 2 local Ray workers, predict
-	PATH="$(CURDIR)/$(BIN):$$PATH" examples/first_run.sh
+run: $(BASE)  ## from a small CSV file to a model, what matters in it, the same on 2 local Ray workers, predictions
+	@PATH="$(CURDIR)/$(BIN):$$PATH" examples/first_run/run.sh
 
 test: $(STAMP)
 	$(BIN)/pytest -q -n 2 --dist loadfile tests/unit
@@ -36,6 +43,9 @@ test: $(STAMP)
 test-more: $(STAMP)  ## the guides, rows in bulk, jobs, Ray on a real Spark, several machines with SSH
 	$(BIN)/pytest -q -n 2 --dist loadfile tests/guides tests/bulk tests/clusters
 	$(BIN)/pytest -q tests/hosts
+
+test-install: $(STAMP)  ## a wheel and a source archive, installed by every Python from 3.11 to 3.13 that is here
+	$(BIN)/pytest -q tests/install
 
 test-failures: $(STAMP)  ## workers, drivers and disks that fail for real, and 10 random runs
 	$(BIN)/pytest -q tests/chaos

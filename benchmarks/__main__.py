@@ -4,7 +4,18 @@ import subprocess
 import sys
 from pathlib import Path
 
-BENCHMARKS = ("startup", "ring", "training", "predicting", "scaling", "mapping", "ingest", "jobs", "factorization")
+BENCHMARKS = (
+    "startup",
+    "ring",
+    "training",
+    "loading",
+    "predicting",
+    "scaling",
+    "mapping",
+    "ingest",
+    "jobs",
+    "factorization",
+)
 
 if __name__ == "__main__":
     here = Path(__file__).parent

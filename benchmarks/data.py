@@ -26,6 +26,11 @@ def training_data(cache: Path, rows: int) -> Path:
     return _cached(cache / f"recipe{RECIPE}-train-{rows}", rows, files=max(16, rows // ROWS_PER_FILE), seed=1)
 
 
+def small_files(cache: Path, files: int, rows: int) -> Path:
+    """Return a directory of that many Parquet files with so many rows each."""
+    return _cached(cache / f"recipe{RECIPE}-{files}-files-of-{rows}", files * rows, files=files, seed=3)
+
+
 def held_out_data(cache: Path) -> Path:
     """Return a directory with one file of rows that no contender trains on."""
     return _cached(cache / f"recipe{RECIPE}-held-out", HELD_OUT_ROWS, files=1, seed=2)

@@ -47,6 +47,34 @@ def homes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session", autouse=True)
+def hints_that_work() -> Iterator[None]:
+    """Every hint that a command or a public function shows in a test can be followed there."""
+    from dray import hints
+    from dray.cli import main as cli
+    from hints import faults_in_function, faults_shown_by
+
+    fail, told = cli._run, hints._told
+
+    def run(arguments: list[str]) -> int:
+        shown: list[str] = []
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(cli, "_fail", lambda *given, fail=cli._fail: (shown.append(given[2]), fail(*given))[1])
+            code = fail(arguments)
+        for hint in shown:
+            assert not (wrong := faults_shown_by(hint, arguments)), f"{hint}: {wrong}"
+        return code
+
+    def tell(function: object, error: Exception) -> None:
+        told(function, error)
+        assert not (wrong := faults_in_function(str(error.args[1]))), f"{error}: {wrong}"
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cli, "_run", run)
+        patch.setattr(hints, "_told", tell)
+        yield
+
+
 @pytest.fixture(scope="session")
 def s3_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
     with serve_s3(tmp_path_factory.mktemp("s3")) as server:

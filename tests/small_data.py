@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from dray.data import parquet
+from dray.data import parquet_rows
 from dray.data.cuts import cut_points, cut_table
 from dray.data.features import Column, choose_features, kind_of
 from dray.data.parquet import Dataset, open_dataset
@@ -96,8 +96,8 @@ def units(dataset: Dataset, group: str | None = None) -> list[Unit]:
 
 def small_batches(patch: pytest.MonkeyPatch, rows: int) -> None:
     """Let Parquet be read in batches of so many rows."""
-    patch.setattr(parquet, "BATCH_BYTES", 0)
-    patch.setattr(parquet, "LEAST_BATCH_ROWS", rows)
+    patch.setattr(parquet_rows, "BATCH_BYTES", 0)
+    patch.setattr(parquet_rows, "LEAST_BATCH_ROWS", rows)
 
 
 def opened(*locations: str | Path, storage: StorageOptions = DEFAULT) -> Dataset:

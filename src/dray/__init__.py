@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from dray.learners.xgboost.model import Model
     from dray.learners.xgboost.result import TrainResult
     from dray.mapping.map import map
-    from dray.predicting import PredictResult
+    from dray.predicting.predict import PredictResult
     from dray.recommending.recommend import RecommendResult
     from dray.training.session import Session
 
@@ -53,7 +53,7 @@ _HOME = {
     "ItemError": "dray.errors",
     "Model": "dray.learners.xgboost.model",
     "ModelError": "dray.errors",
-    "PredictResult": "dray.predicting",
+    "PredictResult": "dray.predicting.predict",
     "RecommendResult": "dray.recommending.recommend",
     "Session": "dray.training.session",
     "StorageError": "dray.errors",

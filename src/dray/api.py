@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from dray.batch.options import Where
 from dray.clusters.resolve import Attached, resolve
 from dray.config.run_file import Level, RunConfig, read_run_file
 from dray.events.telemetry import Sink
+from dray.hints import in_arguments, speaks_python
 from dray.ingesting.cache import Reading, as_parquet, used_cluster
 from dray.ingesting.written import IngestResult
+from dray.jobs.anywhere import names_of, run
 from dray.jobs.anywhere import resume as _resume
-from dray.jobs.anywhere import run
 from dray.jobs.anywhere import train as _train
 from dray.jobs.commands.predicting import Predict
 from dray.jobs.commands.recommending import Recommend
+from dray.jobs.commands.training import Train
 from dray.learners.configs import make_config
 from dray.learners.predictor import PredictionType
 from dray.learners.registry import RecommenderName
-from dray.predicting import PredictResult, load_model
+from dray.learners.result import RunResult
+from dray.predicting.predict import PredictResult, load_model
 from dray.recommending.recommend import RecommendResult
+from dray.runs.naming import Names
 from dray.storage import StorageOptions
 from dray.training.session import Session, open_session
 
@@ -43,6 +48,7 @@ def train(
 def train(data: Any, label: None = None, *, progress: bool = False, **settings: Any) -> TrainResult | FactorResult: ...
 
 
+@speaks_python
 def train(
     data: Any, label: str | None = None, *, progress: bool = False, **settings: Any
 ) -> TrainResult | FactorResult:
@@ -56,9 +62,10 @@ def train(
     >>> result.loaded.recommend("ann", 10)
     """
     config = _config(data, label, settings)
-    return _train(config, sinks=_sinks(progress))  # type: ignore[return-value]
+    return _told(_train(config, sinks=_sinks(progress)))  # type: ignore[return-value]
 
 
+@speaks_python
 def session(data: Any, label: str | None = None, *, progress: bool = False, **settings: Any) -> Session:
     """Load `data` once, and train on it as often as `Session.fit` is called; arguments as those of `train`.
 
@@ -66,7 +73,8 @@ def session(data: Any, label: str | None = None, *, progress: bool = False, **se
     ...     for depth in (4, 6, 8):
     ...         print(depth, session.fit(params={"max_depth": depth}).metrics)
     """
-    return open_session(_config(data, label, settings), sinks=_sinks(progress))
+    sinks, command = _sinks(progress), Train(_config(data, label, settings))
+    return open_session(command.named(names_of(command.storage, sinks)).config, sinks=sinks)
 
 
 def _config(data: Any, label: str | None, settings: dict[str, Any]) -> RunConfig:
@@ -93,6 +101,7 @@ def _named(data: Any, settings: dict[str, Any]) -> list[str]:
     return list(as_parquet(data, storage, reading, lambda _event: None))
 
 
+@speaks_python
 def resume(
     run: str,
     *,
@@ -112,9 +121,11 @@ def resume(
     """
     given = {"workers": workers, "threads": threads, "cluster": cluster, "on_failure": on_failure}
     overrides = {name: value for name, value in given.items() if value is not None}
-    return _resume(run, StorageOptions(endpoint, region, profile, role), overrides, sinks=_sinks(progress))  # type: ignore[return-value]
+    result = _resume(run, StorageOptions(endpoint, region, profile, role), overrides, sinks=_sinks(progress))
+    return _told(result)  # type: ignore[return-value]
 
 
+@speaks_python
 def predict(
     model: str,
     data: Any,
@@ -124,8 +135,12 @@ def predict(
     read: Mapping[str, Any] | None = None,
     cache: str | None = None,
     keep: Sequence[str] = (),
+    key: Sequence[str] = (),
+    row_number: bool = False,
+    file_column: bool = False,
     output: PredictionType | None = None,
     contributions: bool = False,
+    overwrite: bool = False,
     workers: int | Literal["auto"] = "auto",
     threads: int | None = None,
     cluster: str = "local",
@@ -135,7 +150,11 @@ def predict(
     role: str | None = None,
     progress: bool = False,
 ) -> PredictResult:
-    """Write the predictions of a run or a model file for `data` to `out`, as `dray predict` does.
+    """Write the predictions of a run or a model file for `data` to `out`, as `dray predict` does: a row for each row.
+
+    `out` is a file if it ends in .csv, .json, .jsonl or .parquet, else a directory of Parquet files. `keep` copies
+    columns; `key` too, exactly as they are written. `.rows_rejected` of the result are rows that cannot be read: they
+    have nulls; `.unreadable`, `.unseen` and `.infinite` count values by column.
 
     `output` is "probability" (the default), "class" or "margin"; a recommender has scores of pairs, and no other. With
     a cluster's name or http://head:8265 as `cluster` a job there predicts: both sides must see the locations.
@@ -145,8 +164,12 @@ def predict(
         data=data,
         out=out,
         keep=keep,
+        key=key,
+        row_number=row_number,
+        file_column=file_column,
         output=output,
         contributions=contributions,
+        overwrite=overwrite,
         workers=workers,
         threads=threads,
         cluster=cluster,
@@ -158,6 +181,7 @@ def predict(
     return run(command, _sinks(progress))
 
 
+@speaks_python
 def recommend(
     model: str | FactorModel,
     *,
@@ -167,6 +191,7 @@ def recommend(
     items: Any = None,
     events: Any = None,
     out: str | None = None,
+    overwrite: bool = False,
     workers: int | Literal["auto"] = "auto",
     threads: int | None = None,
     cluster: str = "local",
@@ -196,6 +221,7 @@ def recommend(
         items=items,
         events=events,
         out=out,
+        overwrite=overwrite,
         workers=workers,
         threads=threads,
         cluster=cluster,
@@ -207,6 +233,7 @@ def recommend(
     return run(command, _sinks(progress))
 
 
+@speaks_python
 def ingest(
     data: Any,
     out: str,
@@ -219,9 +246,10 @@ def ingest(
     partition_by: Sequence[str] = (),
     test: float | None = None,
     test_from: str | None = None,
-    split_by: Sequence[str] = (),
+    split_by: str | Sequence[str] = (),
     seed: int = 0,
     max_rejects: str = "1%",
+    overwrite: bool = False,
     where: Where = "auto",
     workers: int | Literal["auto"] = "auto",
     cluster: str | None = None,
@@ -249,7 +277,7 @@ def ingest(
         dedup=None if dedup is None else () if dedup == "all" else tuple(dedup),
         sort=tuple(sort),
         partition_by=tuple(partition_by),
-        split=make_split(test, tuple(split_by), test_from, seed),
+        split=make_split(test, (split_by,) if isinstance(split_by, str) else tuple(split_by), test_from, seed),
         max_rejects=parse_limit(max_rejects),
     )
     command = Ingest(
@@ -257,6 +285,7 @@ def ingest(
         out=out,
         recipe=recipe,
         function=transform,
+        overwrite=overwrite,
         where=where,
         workers=workers,
         word=cluster,
@@ -266,6 +295,7 @@ def ingest(
     return run(command, _sinks(progress))
 
 
+@speaks_python
 def load(
     run: str,
     *,
@@ -280,7 +310,8 @@ def load(
 
     >>> dray.load("runs/...").recommend("ann", 10).items
     """
-    model: Model | FactorModel = load_model(run, StorageOptions(endpoint, region, profile, role))
+    storage = StorageOptions(endpoint, region, profile, role)
+    model: Model | FactorModel = load_model(Names(storage).finished(run), storage)
     return model
 
 
@@ -289,4 +320,9 @@ def _sinks(progress: bool) -> list[Sink]:
         return []
     from dray.events.sinks.terminal import terminal
 
-    return [terminal(sys.stderr, live=sys.stderr.isatty())]
+    return [terminal(sys.stderr, live=sys.stderr.isatty(), speak=in_arguments)]
+
+
+def _told(result: RunResult) -> RunResult:
+    """Return a result whose warnings say in arguments what to do."""
+    return replace(result, warnings=tuple(map(in_arguments, result.warnings)))

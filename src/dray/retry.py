@@ -61,13 +61,14 @@ class Retrier:
 
     def wait_after(self, error: StorageError) -> None:
         """Sleep until the next try; raise `error` if it is permanent, or has lasted for LIMIT_S."""
-        if not is_transient(error) or self._store in _given_up:
+        given_up = self._store in _given_up  # by another thread, say: what has waited too tells how long
+        if not is_transient(error) or (given_up and not self._failures):
             raise error
         now = time.monotonic()
         self._began = now if self._began is None else self._began
         self._failures += 1
         left_s = self._began + LIMIT_S - now
-        if left_s <= 0:
+        if given_up or left_s <= 0:
             _given_up.add(self._store)
             what = f"{error.what} Tried {self._failures} times in {now - self._began:.0f} s."
             raise StorageError(what, fix=error.fix) from error

@@ -74,13 +74,14 @@ def absolute(location: str) -> str:
         location = location.removeprefix("file://")
     if not location:
         raise StorageError("The path is empty.", fix="Give a path or s3://bucket/key.")
-    if match := re.match(r"([a-zA-Z][a-zA-Z0-9+.-]+)://", location):
+    if "://" in location and (match := re.match(r"([a-zA-Z][a-zA-Z0-9+.-]+)://", location)):
         raise StorageError(
             # Not first in the sentence: all of it would count as the address, and be masked.
             f"Locations of {match[1]}:// are not supported: {masked(location)}.",
             fix="Use a local path or s3://bucket/key.",
         )
-    return str(Path(os.path.abspath(Path(location).expanduser())))  # noqa: PTH100  (resolve() would follow links)
+    # Not of pathlib: resolve() would follow links, and thousands of files are asked for.
+    return os.path.abspath(os.path.expanduser(location))  # noqa: PTH100, PTH111
 
 
 def open_storage(location: str, options: StorageOptions = DEFAULT) -> tuple[pafs.FileSystem, str]:

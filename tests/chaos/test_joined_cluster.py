@@ -114,8 +114,9 @@ def test_below_the_least_it_waits_and_then_stops(scene: Scene, undisturbed: str)
     with cluster(scene, 1) as joined:
         raylet = joined.start_node(1)
         held = Fault("wait", "round", 0, MIDDLE)
+        # The wait counts from the first start on, when two workers have to load their libraries on a busy machine too.
         run = scene.train(
-            *joined.flags, "--workers", "2-2", "--wait", "3", faults=[held], constants=OFTEN, env=joined.env
+            *joined.flags, "--workers", "2-2", "--wait", "10", faults=[held], constants=OFTEN, env=joined.env
         )
         scene.faults.wait()
         raylet.kill()

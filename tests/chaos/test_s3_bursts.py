@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,8 +13,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from dray import retry
-from dray.data import parquet
-from dray.data.parquet import Dataset, open_dataset, read_slices
+from dray.data import parquet_rows
+from dray.data.parquet import Dataset, open_dataset
+from dray.data.parquet_rows import read_slices
 from dray.data.shards import Slice
 from dray.errors import DataError, StorageError
 from dray.storage import DEFAULT
@@ -34,7 +36,7 @@ def faulty(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fau
 @pytest.fixture
 def dataset(faulty: FaultyS3, monkeypatch: pytest.MonkeyPatch) -> Dataset:
     """Two files of two row groups, each read in 15 batches, and its numbers (2.4 MB) in several requests."""
-    monkeypatch.setattr(parquet, "BATCH_BYTES", 8 * 20_000)
+    monkeypatch.setattr(parquet_rows, "BATCH_BYTES", 8 * 20_000)
     random = np.random.default_rng(0)
     for name in ("a", "b"):
         rows = 600_000
@@ -44,6 +46,21 @@ def dataset(faulty: FaultyS3, monkeypatch: pytest.MonkeyPatch) -> Dataset:
         place.parent.mkdir(exist_ok=True)
         pq.write_table(table, place, row_group_size=rows // 2, data_page_size=64 << 10, use_dictionary=["colour"])
     found = open_dataset([faulty.server.url("data")], DEFAULT)
+    retry_quickly(monkeypatch)
+    faulty.forget()
+    return found
+
+
+@pytest.fixture
+def small_files(faulty: FaultyS3, monkeypatch: pytest.MonkeyPatch) -> Dataset:
+    """60 files of two row groups of 500 rows: threads read ten at a time, ahead of what is asked for."""
+    monkeypatch.setattr(parquet_rows, "BATCH_BYTES", 8 * 20_000)
+    place = faulty.server.directory / "small"
+    place.mkdir()
+    for number in range(60):
+        table = pa.table({"x": np.arange(1000.0 * number, 1000.0 * (number + 1)), "colour": ["red", "blue"] * 500})
+        pq.write_table(table, place / f"{number:02}.parquet", row_group_size=500)
+    found = open_dataset([faulty.server.url("small")], DEFAULT)
     retry_quickly(monkeypatch)
     faulty.forget()
     return found
@@ -65,7 +82,8 @@ def undisturbed(dataset: Dataset, faulty: FaultyS3) -> tuple[Read, int]:
 def slices_of(dataset: Dataset) -> list[Slice]:
     """All rows, but for some at the edges of a row group: as ranking groups may cut them."""
     first, *others = dataset.row_groups
-    return [Slice(first.file, first.row_group, 30_001, first.stop - 7, 30_001), *others]
+    begin = first.rows // 10 + 1
+    return [Slice(first.file, first.row_group, begin, first.stop - 7, begin), *others]
 
 
 def require_same(read: Read, expected: Read) -> None:
@@ -85,6 +103,26 @@ def test_a_burst_costs_no_row_and_doubles_none(fault: Fault, moment: float, data
     require_same(list(batches), expected)
     assert faulty.failed == 8
     assert waits
+
+
+@pytest.mark.parametrize(("fault", "moment"), [("slow_down", 0.0), ("reset", 0.5), ("cut", 0.8)])
+def test_small_files_that_are_read_ahead_come_once_and_in_order_in_a_burst(
+    fault: Fault, moment: float, small_files: Dataset, faulty: FaultyS3
+) -> None:
+    expected, requests = undisturbed(small_files, faulty)
+    assert [value for _, batch in expected for value in batch["x"].to_pylist()] == in_order(small_files)
+    # The store's client tries a request again by itself: so many that some threads run out of its tries.
+    faulty.fail(fault, requests=100, after=int(moment * requests))
+    waits: list[float] = []
+    batches = read_slices(slices_of(small_files), COLUMNS, ["colour"], DEFAULT, lambda _, wait_s: waits.append(wait_s))
+    require_same(list(batches), expected)
+    assert faulty.failed == 100
+    assert waits
+
+
+def in_order(dataset: Dataset) -> list[float]:
+    """The numbers of the small files, whose rows count from 0."""
+    return [float(row) for piece in slices_of(dataset) for row in range(piece.position, piece.position + piece.rows)]
 
 
 @pytest.mark.parametrize("moment", [0.0, 0.5])
@@ -128,6 +166,19 @@ def test_an_outage_that_stays_ends_in_an_error_that_says_how_long(
         list(batches)
     assert "SLOW_DOWN" in raised.value.what or "503" in raised.value.what
     assert raised.value.fix
+
+
+def test_an_outage_that_stays_ends_the_threads_that_read_small_files_ahead(
+    small_files: Dataset, faulty: FaultyS3, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(retry, "LIMIT_S", 2.0)
+    faulty.fail("slow_down", after=20)
+    with pytest.raises(StorageError, match=r"Tried \d+ times in \d+ s"):
+        list(read_slices(slices_of(small_files), COLUMNS, ["colour"], DEFAULT))
+    readers = [thread for thread in threading.enumerate() if thread.name.startswith("dray-read")]
+    for thread in readers:
+        thread.join(30)
+    assert not [thread.name for thread in readers if thread.is_alive()]
 
 
 def test_footers_are_read_through_a_burst(dataset: Dataset, faulty: FaultyS3) -> None:

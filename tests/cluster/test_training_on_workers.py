@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import signal
@@ -76,6 +77,49 @@ def test_the_model_is_the_same_for_0_1_2_and_3_workers(data: dict[str, str], tas
         assert result.objective == alone.objective
         assert result.identity.holds
         assert what_matters(result) == what_matters(alone), f"{workers} workers"
+
+
+def test_labels_and_ids_as_they_are_found_give_the_same_model_on_workers(tmp_path: Path) -> None:
+    """Two values with names of their own, some missing, a row group without any, ids beyond float32."""
+    random = np.random.default_rng(5)
+    place = random.integers(0, 40, 3_000)
+    label = np.where(random.random(40)[place] < 0.5, -1.0, 1.0)
+    label[random.random(3_000) < 0.1] = np.nan
+    holes = np.zeros(3_000, np.bool_)
+    holes[:250] = True
+    ids = 2_053_013_552_226_107_603 + 31 * place
+    table = pa.table({"id": ids, "x": random.normal(size=3_000), "y": pa.array(label, mask=holes)})
+    where = datasets.write(tmp_path / "found", table)
+    alone, together = (
+        dray.train(where, label="y", rounds=8, eval_fraction=0.2, workers=workers, out=f"with-{workers}")
+        for workers in (0, 2)
+    )
+    assert what_matters(alone) == what_matters(together)
+    dropped = int((np.isnan(label) | holes).sum())
+    for result in (alone, together):
+        assert isinstance(result, TrainResult)
+        assert result.positive_class == 1.0
+        assert result.rows_dropped + result.eval_rows_dropped == dropped
+        assert result.booster.feature_types == ["c", "q"]
+
+
+def test_a_worker_without_a_row_to_train_on_changes_nothing(tmp_path: Path) -> None:
+    """A file in which the label is NaN in every row, which no footer tells."""
+    table = datasets.binary(900)
+    labels = np.where(np.arange(900) < 300, np.nan, table["label"].to_numpy())
+    for start in (0, 300, 600):
+        part = datasets.replaced(table, label=labels).slice(start, 300)
+        datasets.write(tmp_path / "data" / str(start), part, files=1, row_group_rows=300)
+    alone, together = (
+        dray.train(
+            str(tmp_path / "data"), label="label", ignore=["id"], rounds=8, eval_fraction=0.2, workers=workers, out=out
+        )
+        for workers, out in ((0, "alone"), (3, "together"))
+    )
+    assert what_matters(alone) == what_matters(together)
+    assert together.rows_dropped + together.eval_rows_dropped == 300
+    lines = Path("together", "events.jsonl").read_text().splitlines()
+    assert 0 in [event["rows"] for event in map(json.loads, lines) if event["kind"] == "worker_loaded"]
 
 
 @pytest.mark.parametrize(
@@ -277,12 +321,12 @@ def listeners_until(ended: threading.Event) -> set[tuple[str, str, int]]:
 
 def test_a_mistake_found_by_a_worker_is_told_as_in_one_process(data: dict[str, str], tmp_path: Path) -> None:
     table = datasets.binary(600)
-    labels = table["label"].to_pylist()
-    bad = datasets.write(tmp_path / "bad", datasets.replaced(table, label=[None, *labels[1:]]))
+    weights = table["weight"].to_pylist()
+    bad = datasets.write(tmp_path / "bad", datasets.replaced(table, weight=[-1.0, *weights[1:]]))
     errors = []
     for workers in (0, 2):
-        with pytest.raises(dray.DrayError) as caught:
-            dray.train(bad, label="label", workers=workers, out=str(tmp_path / "run"))
+        with pytest.raises(dray.DrayError, match="1 rows have a negative") as caught:
+            dray.train(bad, label="label", weight="weight", workers=workers, out=str(tmp_path / "run"))
         errors.append(caught.value.args)
         assert not (tmp_path / "run").exists()
     assert errors[0] == errors[1]
@@ -299,5 +343,5 @@ def test_prediction_on_workers_writes_the_same_bytes(data: dict[str, str], tmp_p
         assert (done.workers, done.rows) == (workers, datasets.ROWS)
         written.append({file.name: file.read_bytes() for file in sorted(out.iterdir())})
     assert written[0] == written[1]
-    assert len(written[0]) == 3
+    assert sorted(written[0]) == [".dray-output.json", "part-0.parquet", "part-1.parquet", "part-2.parquet"]
     assert datasets.read(tmp_path / "predictions-2")["id"].to_pylist() == list(range(datasets.ROWS))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import selectors
 import signal
 import socket
@@ -289,7 +290,9 @@ def test_the_log_of_a_run_is_shown_as_the_run_would_have(head: JobHead, data: Pa
     job = done.stdout.strip()
     shown = dray(head, "logs", job, "--follow", cwd=tmp_path)
     assert shown.returncode == 0
-    assert "round 5 of 5" in shown.stdout
+    steps = re.findall(r"^\d\d:\d\d:\d\d  (\w+)", shown.stdout, flags=re.MULTILINE)
+    assert (steps[:2], steps[-1]) == (["run", "data"], "next")
+    assert "  rounds   5 on 4,000 rows x 6 features, in this process" in shown.stdout
     assert "@dray" not in shown.stdout
     assert "Running entrypoint" not in shown.stdout
     again = dray(head, "logs", job, cwd=tmp_path)

@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
-import datasets
-
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLE = Path(__file__).parents[2] / "examples" / "first_run" / "run.sh"
 
 
-def test_the_first_run_makes_data_trains_on_two_workers_and_predicts(tmp_path: Path) -> None:
+def test_the_first_run_goes_from_a_csv_file_to_predictions_with_one_model_here_and_on_workers(tmp_path: Path) -> None:
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     done = subprocess.run(
-        [str(EXAMPLES / "first_run.sh"), "here"],
+        [str(EXAMPLE), "here"],
         cwd=tmp_path,
         env={**os.environ, "PATH": path},
         capture_output=True,
@@ -26,17 +23,18 @@ def test_the_first_run_makes_data_trains_on_two_workers_and_predicts(tmp_path: P
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    run = json.loads((tmp_path / "here" / "run" / "run.json").read_text())
-    assert run["status"] == "finished"
-    assert run["result"]["workers"] == 2
-    assert 0.7 < run["result"]["metrics"]["eval-auc"] < 0.95
-    table = datasets.read(tmp_path / "here" / "predictions")
-    assert table.column_names == ["label", "prediction"]
-    rows = run["result"]["rows"] + run["result"]["eval_rows"]
-    assert table.num_rows == rows
-    some = slice(0, 5000)
-    area = datasets.auc(table["label"].to_numpy()[some], table["prediction"].to_numpy()[some])
-    assert area == pytest.approx(run["result"]["metrics"]["eval-auc"], abs=0.1)
-    for place in ("here/run", "here/predictions"):
-        assert place in done.stdout
+    here, there = (json.loads((tmp_path / "here" / run / "run.json").read_text()) for run in ("run", "run_on_workers"))
+    assert (here["status"], here["result"]["workers"], there["result"]["workers"]) == ("finished", 0, 2)
+    assert here["result"]["model_digest"] == there["result"]["model_digest"]
+    told = here["result"]
+    assert told["metrics"]["eval-rmse"] < 0.4 * told["baseline"]["eval-rmse"]
+    assert told["rows"] + told["eval_rows"] == 2 * 365 * 24
+    with (tmp_path / "here" / "predictions.csv").open() as file:
+        hours = list(csv.DictReader(file))
+    assert list(hours[0]) == ["time", "prediction"]
+    assert len(hours) == 7 * 24
+    by_hour = [sum(float(row["prediction"]) for row in hours[at::24]) for at in range(24)]
+    assert by_hour[17] > 5 * by_hour[3]  # people ride home, not at night
+    for said in ("What matters", "time_hour", "one digest for both", "here/run", "here/predictions.csv"):
+        assert said in done.stdout
     assert [path.name for path in tmp_path.iterdir()] == ["here"]

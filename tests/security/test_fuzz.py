@@ -13,7 +13,7 @@ import pytest
 
 from security.attack import failures
 
-MODULES = ("models", "runs", "ingests", "clusters", "network")
+MODULES = ("models", "runs", "ingests", "texts", "clusters", "network")
 NAMES = [f"{module}.{name}" for module in MODULES for name in import_module(f"security.parsers.{module}").PARSERS]
 CASES = int(os.environ.get("DRAY_FUZZ_CASES", "2000"))
 SEED = int(os.environ.get("DRAY_FUZZ_SEED", "0"))

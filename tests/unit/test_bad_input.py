@@ -130,7 +130,7 @@ def test_schemas_that_differ_in_a_type(refused: Refused) -> None:
 def test_schemas_that_differ_in_a_column(refused: Refused) -> None:
     table = write(small())
     pq.write_table(table.drop_columns(["price"]), "data/part-9.parquet")
-    refused(TRAIN, '"price"', "part-9.parquet")
+    refused([*TRAIN, "--read", "columns=same"], '"price" is missing in 1 of 4 files', "part-9.parquet", "columns=same")
 
 
 def test_a_missing_label(refused: Refused) -> None:
@@ -152,10 +152,10 @@ def test_a_constant_label_of_strings(refused: Refused) -> None:
     ("objective", "label"),
     [
         ("binary", [0, 1, 2] * 100),
-        ("binary", [-1, 1] * 150),
+        ("binary", [-1, 1, 2] * 100),
         ("binary", ["a", "b", "c"] * 100),
         ("multiclass", [0.5, 1, 2] * 100),
-        ("multiclass", [-1, 0, 1] * 100),
+        ("multiclass", [-0.5, 0, 1] * 100),
         ("regression", ["a", "b", "c"] * 100),
         ("count:poisson", [-1, 0, 1] * 100),
         ("reg:gamma", [0, 1, 2] * 100),
@@ -166,18 +166,20 @@ def test_labels_that_do_not_fit_the_objective(refused: Refused, objective: str, 
     refused([*TRAIN, "--objective", objective], '"label" does not fit')
 
 
-@pytest.mark.parametrize("value", [None, float("nan"), float("inf")])
-def test_labels_without_a_value(refused: Refused, value: float | None) -> None:
+@pytest.mark.parametrize("value", [None, float("nan")])
+def test_labels_without_a_value_where_none_may_be_missing(refused: Refused, value: float | None) -> None:
     labels = [float(index % 2) for index in range(300)]
     write(small(label=with_value(labels, value)))
-    refused(TRAIN, '1 of 300 rows have no finite value in the label "label"')
-
-
-def test_labels_without_a_value_in_the_evaluation_set(refused: Refused) -> None:
+    strict = [*TRAIN, "--missing-label", "error"]
+    refused(strict, '1 of 300 rows have no value in the label "label"', "--missing-label drop")
+    datasets.write(Path("eval"), small(label=pa.array(with_value(labels, value), pa.float64())))
     write(small())
-    labels = [float(index % 2) for index in range(300)]
-    datasets.write(Path("eval"), small(label=pa.array(with_value(labels, None), pa.float64())))
-    refused([*TRAIN, "--eval", "eval"], "label")
+    refused([*strict, "--eval", "eval"], "rows have no value in the label", "--missing-label drop")
+
+
+def test_a_label_that_is_infinite(refused: Refused) -> None:
+    write(small(label=with_value([float(index % 2) for index in range(300)], float("inf"))))
+    refused(TRAIN, '1 of 300 rows have an infinite value in the label "label"')
 
 
 def test_zero_rows(refused: Refused) -> None:
@@ -185,9 +187,9 @@ def test_zero_rows(refused: Refused) -> None:
     refused(TRAIN, "no rows in data")
 
 
-def test_fewer_row_groups_than_workers(refused: Refused) -> None:
-    write(small(), files=1, row_group_rows=300)
-    refused([*TRAIN, "--workers", "2"], "1 row group is too few for 2 workers", "--workers 1")
+def test_fewer_rows_than_workers(refused: Refused) -> None:
+    write(small().slice(0, 1), files=1)
+    refused([*TRAIN, "--workers", "2"], "The rows can be divided among 1 worker at most, not 2", "--workers 1")
 
 
 def test_an_infinite_feature(refused: Refused) -> None:
@@ -497,7 +499,7 @@ def test_too_few_classes_announced(refused: Refused) -> None:
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (["--early-stop", "3"], ["early_stop (--early-stop) needs an evaluation set", "eval_fraction"]),
+        (["--early-stop", "3"], ["--early-stop needs an evaluation set", "--eval-fraction"]),
         (["--eval", "data", "--eval-fraction", "0.2"], ["exclude each other"]),
         (["--eval-fraction", "1.5"], ['"eval_fraction"', "1.5"]),
         (["--rounds", "0"], ['"rounds"']),
@@ -527,25 +529,25 @@ RECOMMEND = ("train", "data", "--model", "factorization", "--user", "u", "--item
         (["train", "data", "--model", "factorization", "--user", "u"], ['"item" is missing', "--item COLUMN"]),
         (
             ["train", "data", "--user", "u", "--item", "i"],
-            ["user (--user) is a key of model factorization", "--model factorization"],
+            ["--user is a key of model factorization", "--model factorization"],
         ),
-        ([*RECOMMEND, "--label", "y"], ["label (--label) is a key of model xgboost", "leave label out"]),
-        ([*RECOMMEND, "--objective", "binary"], ["objective (--objective) is a key of model xgboost"]),
-        ([*RECOMMEND, "--rating", "r", "--event", "e"], ["rating (--rating) and event (--event) exclude each other"]),
+        ([*RECOMMEND, "--label", "y"], ["--label is a key of model xgboost", "leave --label out"]),
+        ([*RECOMMEND, "--objective", "binary"], ["--objective is a key of model xgboost"]),
+        ([*RECOMMEND, "--rating", "r", "--event", "e"], ["--rating and --event exclude each other"]),
         ([*RECOMMEND, "--rating", "i"], ["different columns"]),
-        ([*RECOMMEND, "--half-life-days", "3"], ["half_life_days (--half-life-days) needs time"]),
+        ([*RECOMMEND, "--half-life-days", "3"], ["--half-life-days needs --time"]),
         ([*RECOMMEND, "--half-life-days", "0", "--time", "t"], ['"half_life_days"', "greater than 0"]),
-        ([*RECOMMEND, "--eval-last", "1"], ["eval_last (--eval-last) needs time", "(--time)"]),
-        ([*RECOMMEND, "--eval-by", "time", "--eval-fraction", "0.1"], ["eval_by time (--eval-by time) needs time"]),
-        ([*RECOMMEND, "--eval-by", "time", "--time", "t"], ["eval_by time (--eval-by time) needs eval_fraction"]),
+        ([*RECOMMEND, "--eval-last", "1"], ["--eval-last needs --time"]),
+        ([*RECOMMEND, "--eval-by", "time", "--eval-fraction", "0.1"], ["--eval-by time needs --time"]),
+        ([*RECOMMEND, "--eval-by", "time", "--time", "t"], ["--eval-by time needs --eval-fraction"]),
         ([*RECOMMEND, "--eval-by", "chance"], ["chance", "random"]),
         ([*RECOMMEND, "--eval-at", "0", "--eval-fraction", "0.1"], ['"eval_at']),
-        ([*RECOMMEND, "--early-stop", "3"], ["early_stop (--early-stop) needs an evaluation set"]),
+        ([*RECOMMEND, "--early-stop", "3"], ["--early-stop needs an evaluation set"]),
         ([*RECOMMEND, "--time", "t", "--eval-last", "1", "--eval-fraction", "0.1"], ["exclude each other"]),
         ([*RECOMMEND, "--event", "e", "--event-weight", "view=much"], ['weight of "view"', "--event-weight"]),
         ([*RECOMMEND, "--event", "e", "--event-weight", "view=.inf"], ['weight of "view"', "finite"]),
         ([*RECOMMEND, "--event", "e", "--event-weight", "view"], ["--event-weight name=value"]),
-        ([*RECOMMEND, "--event-weight", "view=2"], ["event_weights (--event-weight) needs event"]),
+        ([*RECOMMEND, "--event-weight", "view=2"], ["--event-weight needs --event"]),
         ([*RECOMMEND, "--param", "factor=3"], ['Did you mean "factors"?']),
         ([*RECOMMEND, "--param", "factors=0"], ["a whole number from 1 to 4096"]),
         ([*RECOMMEND, "--param", "learning_rate=0.1"], ["is for explicit ratings"]),
@@ -595,7 +597,7 @@ def test_going_on_with_another_class_of_text(refused: Refused) -> None:
     write(small(label=["a", "b", "c"] * 100))
     dray.train("data", label="label", workers=0, rounds=1, out="first")
     write(small(label=["a", "b", "d"] * 100))
-    refused([*TRAIN, "--continue-from", "first"], "did not know: 'd'")
+    refused([*TRAIN, "--continue-from", "first"], "training does not know", '"d" is not one of "a", "b", "c"')
 
 
 def test_going_on_with_fewer_classes_works(tmp_path: Path) -> None:

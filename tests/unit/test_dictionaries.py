@@ -21,7 +21,7 @@ from dray.data.scan import merge_categories, scan
 from dray.errors import DataError
 from dray.ingesting.ingest import ingest
 from dray.ingesting.recipe import Recipe
-from dray.predicting import load_model
+from dray.predicting.predict import load_model
 from dray.storage import DEFAULT
 
 STORES = tuple(str(store) for store in range(-2, 12))
@@ -111,11 +111,13 @@ def test_the_same_numbers_fit_however_they_are_kept(values: Any, tmp_path: Path)
     assert predicted(run, from_polars, tmp_path / "polars.parquet")["prediction"].equals(expected)
 
 
-def test_text_does_not_fit_a_category_of_integers(tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", ["{}", "{}.0"])
+def test_text_fits_a_category_of_integers_by_its_value(text: str, tmp_path: Path) -> None:
     table = frame()
     run = trained(table, tmp_path / "run")
-    with pytest.raises(DataError, match='knows the column "store" as a category, the data holds'):
-        predicted(run, table.assign(store=table["store"].astype(str)), tmp_path / "out.parquet")
+    other = table.assign(store=table["store"].astype(str).map(text.format))
+    expected = predicted(run, table, tmp_path / "expected.parquet")["prediction"]
+    assert predicted(run, other, tmp_path / "out.parquet")["prediction"].equals(expected)
 
 
 def test_evaluation_and_continuing_take_the_same_category(tmp_path: Path) -> None:

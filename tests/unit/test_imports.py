@@ -15,6 +15,7 @@ from source_imports import Import, imports_in
 ROOT = Path(dray.__file__).parent
 
 LAYERS = [
+    {"__main__"},
     {"cli"},
     {"api"},
     {"jobs"},
@@ -30,7 +31,8 @@ LAYERS = [
     {"runs"},
     {"threads", "events", "rings"},
     {"storage", "retry", "s3", "durable"},
-    {"config"},
+    {"config", "functions"},
+    {"hints"},
     {"errors", "masking", "dray"},
 ]
 """From the top down. `dray` is the package's own file: it loads names lazily and imports nothing."""

@@ -129,6 +129,16 @@ def test_a_store_given_up_is_not_waited_for_again_until_it_answers(clock: Clock)
     Retrier("store").wait_after(busy())
 
 
+def test_a_thread_that_waits_for_a_store_that_another_gives_up_tells_how_long_it_has_waited(clock: Clock) -> None:
+    waiting = Retrier("store")
+    waiting.wait_after(busy())
+    fail_for_ever(Retrier("store"))
+    given_up_at = clock.now
+    with pytest.raises(StorageError, match=r"Tried 2 times in \d+ s\."):
+        waiting.wait_after(busy())
+    assert clock.now == given_up_at
+
+
 def test_what_stays_is_raised_as_it_is(clock: Clock) -> None:
     error = StorageError("No permission.")
     with pytest.raises(StorageError) as raised:

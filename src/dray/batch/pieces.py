@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from dray.errors import DataError
 
 if TYPE_CHECKING:
-    from dray.data.source import Piece, Reject, Source
+    from dray.data.source import ExtraField, Piece, Reject, Source
 
 _TABLES = {"pandas": ("DataFrame",), "polars": ("DataFrame", "LazyFrame"), "pyarrow": ("Table",)}
 
@@ -34,8 +34,12 @@ def is_data(items: Any) -> bool:
     return False
 
 
-def _refuse(reject: Reject) -> None:
+def _refuse(reject: Reject | ExtraField) -> None:
     """A bad row fails its piece: left out, it would be missing from the results without a word."""
+    from dray.data.source import Reject
+
+    if not isinstance(reject, Reject):
+        return
     line = f", line {reject.line}" if reject.line is not None else ""
     raise DataError(
         f"{reject.name}{line}: {reject.reason}: {reject.text[:200]!r}",

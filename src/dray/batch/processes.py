@@ -212,7 +212,8 @@ class Processes(packing.Packing):
                 self._end(child, "memory", f"Its process used {size(used)}, more than {size(self._memory_bytes)}.")
         memory = available_memory()
         if memory is not None and memory[0] < LOW_MEMORY * memory[1]:
-            busy = [child for child in self._children if child.batches]
+            # One that is starting has begun nothing: its end would be taken for a fault of the function's module.
+            busy = [child for child in self._children if child.ready and child.batches]
             if busy:
                 largest = max(busy, key=lambda child: own_bytes(child.pid))
                 used = own_bytes(largest.pid)

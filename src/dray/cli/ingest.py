@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from dray.cli.options import function_options, output_options, source_options, storage_options
+from dray.cli.options import function_options, output_options, overwrite_option, source_options, storage_options
 from dray.cli.output import human, print_json, print_of_function, shown_on_stderr
 from dray.errors import ConfigError, ItemError
 from dray.events.format import duration, many, size
@@ -34,6 +34,7 @@ from dray.events.format import duration, many, size
     show_default=True,
     help="End when more rows than that cannot be read.",
 )
+@overwrite_option
 @function_options
 @source_options
 @storage_options
@@ -68,11 +69,11 @@ def ingest(
     With --cluster http://head:8265 or the name of a cluster, a job there does it, followed from here. The directory of
     --transform goes along, as with dray job submit; SOURCE and OUT must be locations that both sides see.
     """
+    from dray.functions import load_function
     from dray.ingesting.limits import parse_limit
     from dray.ingesting.recipe import Recipe, make_split
     from dray.jobs.anywhere import run
     from dray.jobs.commands.ingesting import Ingest
-    from dray.jobs.user_code import load_function
     from dray.storage import StorageOptions
 
     command = Ingest(

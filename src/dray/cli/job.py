@@ -172,8 +172,11 @@ def _run_file(jobs: Jobs, path: str, options: Options, *, follow: bool, as_json:
     from dray.jobs.remote import follow_run
     from dray.jobs.shared import find_head
     from dray.learners.configs import make_config
+    from dray.runs.naming import Names
 
     command = Train(make_config(read_run_file(path), origin=path))
+    told = (lambda _name, _location: None) if quiet else (lambda name, location: human(f"{name} is {location}"))
+    command = command.named(Names(command.storage, told))
     task = task_of(command, find_head(jobs.endpoint.name, jobs.endpoint.session), f"dray train {path}")
     name = new_job_id()
     if not quiet:

@@ -19,8 +19,9 @@ from typing import Any, NamedTuple
 import click
 
 from dray import __version__
-from dray.cli.output import human, print_json
+from dray.cli.output import human, print_json, say
 from dray.errors import DrayError, nearest
+from dray.hints import as_command, in_flags
 from dray.masking import masked
 
 
@@ -38,10 +39,12 @@ COMMANDS: dict[str, Entry] = {
     "predict": Entry("dray.cli.predict", "predict", "Predict with a trained model, streaming, file by file."),
     "recommend": Entry("dray.cli.recommend", "recommend", "Find the best items of users with a trained recommender."),
     "map": Entry("dray.cli.map", "map_", "Run a function over data, in parallel."),
-    "runs": Entry("dray.cli.runs", "runs", "List the runs in a directory."),
+    "runs": Entry("dray.cli.runs", "runs", "List runs, compare them, remove them."),
+    "cache": Entry("dray.cli.cache", "cache", "List and remove copies of data and what else dray keeps here."),
     "cluster": Entry("dray.cli.cluster", "cluster", "Start and stop clusters: by SSH, or on Kubernetes."),
     "job": Entry("dray.cli.job", "job", "Submit, watch and stop jobs on a Ray cluster."),
     "data": Entry("dray.cli.data", "data", "Describe data, convert it to Parquet, or make synthetic data."),
+    "completion": Entry("dray.cli.completion", "completion", "Complete commands and flags in bash, zsh or fish."),
 }
 
 
@@ -71,15 +74,32 @@ class LazyGroup(click.Group):
             formatter.write_dl([(name, entry.help) for name, entry in COMMANDS.items()])
 
 
-@click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
-@click.version_option(__version__, prog_name="dray", message="%(prog)s %(version)s")
-def dray() -> None:
+@click.group(
+    cls=LazyGroup,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+)
+@click.option("--version", is_flag=True, help="Show the version; with --verbose all that a bug report should say.")
+@click.option("--verbose", is_flag=True, hidden=True)
+@click.pass_context
+def dray(ctx: click.Context, version: bool, verbose: bool) -> None:
     """Train tabular models on one machine or on a Ray cluster, with one command: the same model everywhere."""
+    if verbose and not version:
+        raise click.UsageError("--verbose goes with --version.", ctx)
+    if version:
+        if verbose:
+            from dray.cli.about import about
+        say(about() if verbose else f"dray {__version__}")
+        ctx.exit()
+    if ctx.invoked_subcommand is None:
+        raise click.exceptions.NoArgsIsHelpError(ctx)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; return its exit code: 0 success, 2 the user's mistake, 130 Ctrl-C, 143 SIGTERM, 1 all else."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
+    if "_DRAY_COMPLETE" in os.environ:  # a shell asks for words
+        import_module("dray.cli.completion")
     received = _end_in_order_when_terminated()
     try:
         code = _run(arguments)
@@ -94,9 +114,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(arguments: list[str]) -> int:
     as_json = "--json" in (arguments[: arguments.index("--")] if "--" in arguments else arguments)
     try:
-        result = dray.main(arguments, prog_name="dray", standalone_mode=False)
+        with as_command():
+            result = dray.main(arguments, prog_name="dray", standalone_mode=False)
     except DrayError as error:
-        return _fail(type(error).__name__, error.what, error.fix, error.exit_code, as_json)
+        # Beside a run file the keys are what is to be changed, and their flags what may override them.
+        speak = str if any(argument.endswith((".yaml", ".yml")) for argument in arguments) else in_flags
+        return _fail(type(error).__name__, speak(error.what), speak(error.fix), error.exit_code, as_json)
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         return error.exit_code

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
-from dray.cli.options import function_options, output_options, source_options, storage_options
+from dray.cli.options import function_options, output_options, overwrite_option, source_options, storage_options
 from dray.cli.output import human, print_json, print_of_function, shown_on_stderr
 from dray.errors import ConfigError
 from dray.events.format import duration, many
@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 @click.option("--working-dir", metavar="DIR", help="Directory that the processes work in; on a cluster it is sent.")
 @click.option("--unordered", is_flag=True, help="Results as they come.")
 @click.option("--dry-run", is_flag=True, help="Measure the first items, say what all would take where, write nothing.")
+@overwrite_option
 @source_options
 @storage_options
 @output_options
@@ -70,8 +71,8 @@ def map_(
     With --cluster http://head:8265 or the name of a cluster, a job there runs the function, followed from here. The
     directory of MODULE goes along, as with dray job submit; DATA and OUT must be locations that both sides see.
     """
+    from dray.functions import load_function
     from dray.jobs.commands.mapping import Map
-    from dray.jobs.user_code import load_function
     from dray.storage import StorageOptions
 
     load_function(function)  # a wrong name is told before anything begins

@@ -84,7 +84,8 @@ def source_options(command: Command) -> Command:
         "--read",
         metavar="NAME=VALUE",
         multiple=True,
-        help="How to read it, such as delimiter=; nulls=NA,-999 header=false version=3 (docs/guides/sources.md).",
+        help="How to read it, such as header=false delimiter=; decimal=, encoding=cp1252 nulls=NA,-999 version=3 "
+        "(docs/guides/sources.md).",
     )
     @functools.wraps(command)
     def with_source(*, format: str | None, read: Sequence[str], **options: Any) -> Any:
@@ -94,16 +95,19 @@ def source_options(command: Command) -> Command:
     return with_source  # type: ignore[return-value]
 
 
-def model_options(copied: str) -> Callable[[Command], Command]:
+def model_options(copied: str | None) -> Callable[[Command], Command]:
     """Add what commands that give data to a model have: workers, how to read the data, storage, what to print.
 
-    `copied`: what the cache keeps copies of.
+    `copied`: what the cache keeps copies of; None: nothing is copied, and --cache of older scripts means nothing.
     """
 
     def add(command: Command) -> Command:
         command = source_options(
             click.option(
-                "--cache", metavar="DIR", help=f"Where Parquet copies of {copied} are kept. [default: ~/.cache/dray]"
+                "--cache",
+                metavar="DIR",
+                hidden=copied is None,
+                help=f"Where Parquet copies of {copied} are kept. [default: ~/.cache/dray]",
             )(storage_options(output_options(command)))
         )
         workers = click.option(
@@ -142,6 +146,13 @@ def function_options(command: Command) -> Command:
     )
     cluster = click.option("--cluster", metavar="WORD", help=CLUSTER)
     return where(workers(cluster(exclude(command))))
+
+
+def overwrite_option(command: Command) -> Command:
+    """Add --overwrite."""
+    return click.option(
+        "--overwrite", is_flag=True, help="Replace what dray wrote there before; anything else is refused."
+    )(command)
 
 
 def output_options(command: Command) -> Command:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from dray.cli.options import model_options
+from dray.cli.options import model_options, overwrite_option
 from dray.cli.output import human, print_json, shown_on_stderr
 from dray.errors import ConfigError
 from dray.events.format import duration, many, size
@@ -52,7 +52,12 @@ MOST_SHOWN = 20
     is_flag=True,
     help="With --export: one more coordinate, so that the inner product alone has the order of the scores.",
 )
-@click.option("--out", metavar="DIR", help="Where the lists go, as Parquet files; a .parquet name for one file.")
+@click.option(
+    "--out",
+    metavar="FILE|DIR",
+    help="Where the lists go: one file by its ending (.csv, .json, .jsonl, .parquet), or a directory of Parquet.",
+)
+@overwrite_option
 @model_options("--events")
 def recommend(
     model: str,
@@ -61,6 +66,7 @@ def recommend(
     bias_in_vector: bool,
     events: Sequence[str],
     out: str | None,
+    overwrite: bool,
     top: int,
     source: dict[str, Any],
     cache: str | None,
@@ -73,7 +79,7 @@ def recommend(
 
     \b
     dray recommend runs/shop --users ann,bob               shows their ten best items
-    dray recommend runs/shop --top 20 --out lists/         writes the lists of all users
+    dray recommend runs/shop --top 20 --out lists.csv      writes the lists of all users
     dray recommend runs/shop --events today.jsonl          answers new users by their events
     dray recommend runs/shop --similar-to lamp             shows items like that one
 
@@ -88,11 +94,13 @@ def recommend(
     from dray.storage import StorageOptions
 
     where = StorageOptions(**storage)
+    if similar_to or export_to is not None:
+        model, out, export_to = _meant(model, out, export_to, where)
     _require_one_question(options, events, similar_to, export_to, bias_in_vector, out)
     if export_to is not None:
-        _export(model, export_to, bias_in_vector, where, as_json, quiet)
+        _export(model, export_to, bias_in_vector, overwrite, where, as_json, quiet)
     elif similar_to:
-        _similar(model, similar_to, top, out, where, as_json, quiet)
+        _similar(model, similar_to, top, out, overwrite, where, as_json, quiet)
     else:
         from dray.jobs.anywhere import run
         from dray.jobs.commands.recommending import Recommend
@@ -102,6 +110,7 @@ def recommend(
             top=top,
             events=list(events) or None,
             out=out,
+            overwrite=overwrite,
             format=source.pop("format", None),
             read=source,
             cache=cache,
@@ -167,8 +176,25 @@ def _tell(result: RecommendResult, *, asked: bool) -> None:
         human(f"Warning: the model does not know {result.items_unknown:,} of the items; they were left out.")
 
 
+def _meant(
+    model: str, out: str | None, export_to: str | None, storage: StorageOptions
+) -> tuple[str, str | None, str | None]:
+    """Return what the names mean, of what runs in this process."""
+    from dray.runs.naming import Names
+
+    names = Names(storage, lambda name, location: human(f"{name} is {location}"))
+    return names.finished(model), names.output(out), names.output(export_to)
+
+
 def _similar(
-    model: str, items: Sequence[str], top: int, out: str | None, storage: StorageOptions, as_json: bool, quiet: bool
+    model: str,
+    items: Sequence[str],
+    top: int,
+    out: str | None,
+    overwrite: bool,
+    storage: StorageOptions,
+    as_json: bool,
+    quiet: bool,
 ) -> None:
     from dray.recommending.similar import similar_items, write_table
 
@@ -176,7 +202,7 @@ def _similar(
     if not quiet and "popularity" in table["by"].to_pylist():
         human("Warning: the model does not know some of the items; popular items are shown for them.")
     if out is not None:
-        document = {"output": write_table(table, out, storage), "rows": table.num_rows}
+        document = {"output": write_table(table, out, storage, overwrite=overwrite), "rows": table.num_rows}
         if not quiet:
             human(f"{document['output']}: {many(table.num_rows, 'rows')} for {many(len(items), 'items')}")
         if as_json:
@@ -187,10 +213,18 @@ def _similar(
         _show(table, "item")
 
 
-def _export(model: str, out: str, bias_in_vector: bool, storage: StorageOptions, as_json: bool, quiet: bool) -> None:
+def _export(
+    model: str,
+    out: str,
+    bias_in_vector: bool,
+    overwrite: bool,
+    storage: StorageOptions,
+    as_json: bool,
+    quiet: bool,
+) -> None:
     from dray.recommending.similar import export_vectors
 
-    files = export_vectors(model, out, bias_in_vector=bias_in_vector, storage=storage)
+    files = export_vectors(model, out, bias_in_vector=bias_in_vector, storage=storage, overwrite=overwrite)
     if not quiet:
         human("\n".join(files))
     if as_json:

@@ -27,7 +27,7 @@ def _name(flag: Flag) -> str:
 
 
 SECTIONS = {
-    "Model": ("model", "rounds", "param", "seed", "continue-from", "out"),
+    "Model": ("model", "rounds", "param", "seed", "continue-from", "out", "overwrite"),
     **{
         f"--model {learner.name}": own
         for learner in _LEARNERS
@@ -48,9 +48,10 @@ def _learners_options(command: Command) -> Command:
     """Add the flags that the learners describe; each is handed over by its key."""
     for flag in _FLAGS.values():
         add = click.option(
-            f"--{_name(flag)}",
+            f"--{_name(flag)}/--no-{_name(flag)}" if flag.switch else f"--{_name(flag)}",
             flag.key,
-            type=click.Choice(flag.choices) if flag.choices else flag.type,
+            default=None,
+            type=bool if flag.switch else click.Choice(flag.choices) if flag.choices else flag.type,
             metavar=flag.metavar,
             multiple=flag.repeated or flag.pairs,
             help=flag.help,
@@ -112,7 +113,17 @@ def _learners_options(command: Command) -> Command:
     help="Longest wait for the least number of workers. [default: 300]",
 )
 @click.option("--job", hidden=True, help="The job that this command is a try of: its earlier run is gone on with.")
-@click.option("--out", metavar="DIR", help="Run directory, new; local or s3://. [default: runs/<id>]")
+@click.option(
+    "--out",
+    metavar="DIR",
+    help="Run directory, new; local or s3://; may hold parts of a date, %Y-%m-%d. [default: runs/<id>]",
+)
+@click.option(
+    "--overwrite",
+    is_flag=True,
+    default=None,
+    help="Replace the run in --out once the new one is finished; anything but a run is refused.",
+)
 @source_options
 @click.option("--cache", metavar="DIR", help="Where Parquet copies of other formats are kept. [default: ~/.cache/dray]")
 @storage_options

@@ -135,6 +135,11 @@ def token_file(name: str) -> Path:
     return path
 
 
+def directory_of(name: str) -> Path:
+    """Return where what is known of a cluster lies."""
+    return _root() / name
+
+
 def _directory(name: str) -> Path:
     directory = _root() / name
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -12,8 +12,9 @@ from dray.errors import ConfigError, nearest
 from dray.masking import masked
 
 _BELOW: dict[str, type[BaseModel]] = {"storage": StorageConfig, "workers": WorkerRange}
+_BY_PLACE = frozenset({"data", "storage", "kubernetes"})
+"""Keys without a flag of their name."""
 _HOW_TO_GIVE = {
-    "data": "Give it as the first argument, or as data: DIR in the run file.",
     "workers.min": "Give both ends: workers: {min: 2, max: 8}.",
     "workers.max": "Give both ends: workers: {min: 2, max: 8}.",
 }
@@ -32,14 +33,14 @@ def explain(error: ValidationError, model: type[RunConfig], origin: str, elsewhe
         hint = nearest(location[-1], known if below else [*known, *elsewhere])
         return ConfigError(f'Unknown key "{place}" in {origin}.{hint}', fix=f"Known keys: {', '.join(known)}.")
     if first["type"] == "missing" or (first["input"] is None and _is_needed(place, model)):
-        return ConfigError(f'"{place}" is missing in {origin}.', fix=_how_to_give(place, model))
+        return ConfigError(f'"{place}" is missing in {origin}.', fix=_how_to_give(place, model, origin))
     message = first["msg"].removeprefix("Value error, ")
     if not place:
         what, _, fix = message.partition(": ")
         return ConfigError(f"{_sentence(what, model)}.", fix=f"{_sentence(fix, model)}." if fix else "")
     if place == "workers" and first["type"] != "value_error":
         message = "must be a number from 0 on, auto, or a range such as {min: 2, max: 8}"
-    flag = f" ({model.FLAGS[place]})" if place in model.FLAGS else ""
+    flag = "" if place in _BY_PLACE or "." in place else f" ({model.flag(place)})"
     return ConfigError(f'"{place}" in {origin} is {shown(first["input"])}: {message}.', fix=f"Change {place}{flag}.")
 
 
@@ -58,12 +59,19 @@ def _is_needed(key: str, model: type[RunConfig]) -> bool:
     return key in model.model_fields and model.model_fields[key].is_required()
 
 
-def _how_to_give(key: str, model: type[RunConfig]) -> str:
+def _how_to_give(key: str, model: type[RunConfig], origin: str) -> str:
     if key in _HOW_TO_GIVE:
         return _HOW_TO_GIVE[key]
+    if key == "data":
+        return f"Name it as the first argument{_or_in_file('data: DIR', origin)}."
     field = model.model_fields.get(key)
     value = (field and field.title) or "VALUE"
-    return f"Add {model.flag(key)} {value}, or {key}: {value} in the run file."
+    return f"Add {model.flag(key)} {value}{_or_in_file(f'{key}: {value}', origin)}."
+
+
+def _or_in_file(line: str, origin: str) -> str:
+    """Return the other way to give a key, where there is a run file."""
+    return f", or {line} in the run file" if origin.endswith((".yaml", ".yml")) else ""
 
 
 def _sentence(words: str, model: type[RunConfig]) -> str:

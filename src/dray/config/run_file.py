@@ -108,7 +108,7 @@ class RunConfig(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    FLAGS: ClassVar[Mapping[str, str]] = {"heartbeat_s": "--heartbeat", "wait_s": "--wait"}
+    FLAGS: ClassVar[Mapping[str, str]] = {"heartbeat_s": "--heartbeat", "wait_s": "--wait", "params": "--param"}
     """Flags that are not named as their keys are."""
     HOLDS_OUT: ClassVar[tuple[str, ...]] = ("eval", "eval_fraction")
     """Keys that say what to evaluate on: they exclude each other."""
@@ -183,6 +183,9 @@ class RunConfig(BaseModel):
 
     out: str | None = None
     """Run directory, local or s3://. Default: runs/<id>."""
+
+    overwrite: bool = False
+    """Replace the run that is in `out`, once the new one is finished. Anything but a run of dray is refused."""
 
     storage: StorageConfig = StorageConfig()
     """How to reach an object store."""

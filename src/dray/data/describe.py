@@ -24,10 +24,12 @@ from dray.data.open_source import open_source
 from dray.data.source import Source
 from dray.data.sources.parquet import ParquetSource
 from dray.errors import ConfigError, DataError
+from dray.hints import speaks_python
 
 SAMPLE_ROWS = 100_000
 
 
+@speaks_python
 def describe(
     source: Any,
     *,
@@ -53,13 +55,22 @@ def describe(
     begun = time.perf_counter()
     opened = source if isinstance(source, Source) else open_source(source)
     if label is not None:
-        require_column(opened.schema, label, role="the label")
+        _require_label(opened, label)
     footers = read_footers(opened.dataset) if isinstance(opened, ParquetSource) else None
     taken = take_sample(opened, sample, progress or _no_report)
     if not taken.table.num_rows:
         raise _nothing_readable(opened, taken)
     known = (footers.columns if footers else {}) | taken.known
     return _description(opened, taken, known, footers, label, workers, begun)
+
+
+def _require_label(source: Source, label: str) -> None:
+    """Refuse a label that is not there; what was noticed may say why."""
+    try:
+        require_column(source.schema, label, role="the label")
+    except DataError as error:
+        noticed = [f"{note.what} {note.fix}" for note in source.notes]
+        raise DataError(error.what, fix=" ".join([error.fix, *noticed])) from None
 
 
 def _description(
@@ -79,7 +90,7 @@ def _description(
 
     with ThreadPoolExecutor(pa.cpu_count()) as pool:  # sorting and counting release the GIL
         columns = list(pool.map(profile, table.column_names))
-    warnings: list[Concern] = []
+    warnings = [Concern("looks", None, f"{note.what} {note.fix}".strip()) for note in source.notes]
     for column in columns:
         warnings += concerns_about(column, table[column.name], is_label=column.name == label)
     if label is not None:
@@ -125,5 +136,5 @@ def _nothing_readable(source: Source, taken: Sample) -> DataError:
     first = taken.rejects[0]
     return DataError(
         f"No row of {source.name} can be read: {taken.rejected:,} were tried. The first: {first.place}: {first.reason}",
-        fix="Check the format and the options: --read delimiter=..., header=false, types=....",
+        fix="Check the format and how it is read, such as --read 'delimiter=;' or --read header=false.",
     )

@@ -8,6 +8,7 @@
 | timestamp                      | seconds since 1970-01-01, UTC (without a zone: read as UTC)   |
 | time of day, duration          | seconds                                                       |
 | string, dictionary             | the number of its category in one dictionary for all the data |
+| string that holds times        | as a timestamp; or parts of it, each a column of its own      |
 | null, NaN                      | missing, and stays missing                                    |
 
 A dictionary of whole numbers, booleans or dates is a category as well: its names are the texts of its values.
@@ -16,6 +17,7 @@ Lists, structs, maps and binary are refused by name.
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,6 +29,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from dray.data.conflicts import conflicts_of, refuse_conflicts
+from dray.data.fitting import as_kind, as_type
+from dray.data.time_text import Times
+from dray.data.times import Part, has_text, part_of, times_of
 from dray.errors import DataError, nearest
 
 Kind = Literal["number", "boolean", "date", "timestamp", "seconds", "category"]
@@ -48,6 +54,22 @@ class Column:
     """As text, for values of any type."""
     values: str = TEXT
     """Arrow's name of the type of a category's values, such as int64; text of any size is "string"."""
+    of: str = ""
+    """The stored column that it is made of, if that has another name."""
+    part: Part | None = None
+    """Which part of a time it is."""
+    form: str = ""
+    """How text holds the times (`time_text.py`); empty where the column is not read as times, or never was text."""
+
+    @property
+    def stored(self) -> str:
+        """The column of the data to read."""
+        return self.of or self.name
+
+    @property
+    def holds_times(self) -> bool:
+        """Whether it is made of times, whatever type they are stored with."""
+        return self.part is not None or self.form != ""
 
     @property
     def category_count(self) -> int | None:
@@ -58,12 +80,20 @@ class Column:
         document: dict[str, Any] = {"name": self.name, "kind": self.kind}
         if self.kind == "category":
             document["categories"] = list(self.categories)
-        return document | ({"values": self.values} if self.values != TEXT else {})
+        if self.values != TEXT:
+            document["values"] = self.values
+        return document | {key: value for key in ("of", "part", "form") if (value := getattr(self, key))}
 
     @staticmethod
     def from_json(document: Mapping[str, Any]) -> Column:
         return Column(
-            document["name"], document["kind"], tuple(document.get("categories", ())), document.get("values", TEXT)
+            document["name"],
+            document["kind"],
+            tuple(document.get("categories", ())),
+            document.get("values", TEXT),
+            document.get("of", ""),
+            document.get("part"),
+            document.get("form", ""),
         )
 
     def takes(self, arrow: pa.DataType) -> bool:
@@ -75,6 +105,8 @@ class Column:
         if pt.is_null(arrow):
             return True
         plain = arrow.value_type if pt.is_dictionary(arrow) else arrow
+        if self.holds_times:
+            return is_text(plain) or pt.is_timestamp(plain) or pt.is_date(plain)
         if self.kind != "category":
             return fits(kind_of(self.name, plain), self.kind)
         values = found.values if found.kind == "category" else str(plain)
@@ -137,17 +169,29 @@ def _can_be_text(arrow: pa.DataType) -> bool:
 def choose_features(schema: pa.Schema, *, taken: Iterable[str], ignore: Sequence[str]) -> list[Column]:
     """Return the features in the order of the schema: every column that has no other role."""
     for name in ignore:
-        require_column(schema, name, role="--ignore")
+        if name not in conflicts_of(schema).found:
+            require_column(schema, name, role="--ignore")
     left_out = {*taken, *ignore}
+    refuse_conflicts(schema, ignore=ignore, or_else=_leaving_out)
     features = [column_of(field.name, field.type) for field in schema if field.name not in left_out]
     if not features:
         raise DataError("No column is left to be a feature.", fix="Give data with more columns, or --ignore fewer.")
     return features
 
 
+def _leaving_out(names: Sequence[str]) -> str:
+    return (
+        f"Or leave {'it' if len(names) == 1 else 'them'} out: {' '.join(f'--ignore {shlex.quote(n)}' for n in names)}"
+    )
+
+
 def require_column(schema: pa.Schema, name: str, *, role: str) -> pa.DataType:
+    refuse_conflicts(schema, [name])
     if name not in schema.names:
-        some = ", ".join(schema.names[:12]) + (", ..." if len(schema.names) > 12 else "")
+        names = schema.names
+        some = ", ".join(names if len(names) <= 13 else [*names[:12], "...", names[-1]])
+        if names == [f"f{index}" for index in range(len(names))]:  # as they are called where there is no header
+            some += f"; the last is {names[-1]}"
         raise DataError(
             f'There is no column "{name}" ({role}) in the data.{nearest(name, schema.names)}', fix=f"Columns: {some}."
         )
@@ -157,37 +201,94 @@ def require_column(schema: pa.Schema, name: str, *, role: str) -> pa.DataType:
 class Encoder:
     """Turns record batches into the float32 matrix of the given columns, matched by name.
 
-    `unseen` counts, by column, the values that have no category: they become missing. One thread at a time.
+    `unseen` counts, by column, the values that have no category: they become missing. With `any_type` a column may
+    hold any type, as new data does: its values are read one by one (`fitting.py`), and `unreadable` counts those that
+    became missing. One thread at a time.
     """
 
-    def __init__(self, columns: Sequence[Column]) -> None:
+    def __init__(self, columns: Sequence[Column], *, any_type: bool = False) -> None:
         self.columns = list(columns)
         self.unseen: Counter[str] = Counter()
+        self.unreadable: Counter[str] = Counter()
+        """Texts that are not times of the form that a column has, and other values that it cannot hold: they become
+        missing."""
+        self._any_type = any_type
         self._categories = {c.name: pa.array(c.categories, pa.string()) for c in columns if c.kind == "category"}
 
     @property
     def names(self) -> list[str]:
         return [column.name for column in self.columns]
 
-    def matrix(self, batch: pa.RecordBatch) -> Floats:
-        return np.stack([self.column(batch.column(column.name), column) for column in self.columns], axis=1)
+    @property
+    def stored(self) -> list[str]:
+        """The columns of the data to read."""
+        return stored_names(self.columns)
 
-    def column(self, values: pa.Array, column: Column) -> Floats:
+    def matrix(self, batch: pa.RecordBatch) -> Floats:
+        read: dict[str, Times] = {}
+        return np.stack([self.column(batch.column(column.stored), column, read) for column in self.columns], axis=1)
+
+    def column(self, values: pa.Array, column: Column, read: dict[str, Times] | None = None) -> Floats:
+        """Return the values of a column. `read`: the times of these rows by stored column, read once for all parts."""
+        if column.holds_times:
+            if self._any_type:
+                values, lost = as_kind(values, "category")  # times are made of all that has a text
+                if lost:
+                    self.unreadable[column.stored] += lost
+            return self._of_times(values, column, {} if read is None else read)
+        if self._any_type:
+            values, lost = as_kind(values, column.kind)
+            if lost:
+                self.unreadable[column.name] += lost
         if column.kind == "category":
-            return self._codes(values, column.name)
+            return self._codes(values, column)
         if pt.is_dictionary(values.type):
             values = values.dictionary_decode()
         return _numbers(values, column)
 
-    def _codes(self, values: pa.Array, name: str) -> Floats:
+    def _of_times(self, values: pa.Array, column: Column, read: dict[str, Times]) -> Floats:
+        times = read.get(column.stored)
+        if times is None:
+            times = read[column.stored] = times_of(values, column.form)
+            if lost := int(np.count_nonzero(has_text(values) & ~times.valid)):
+                self.unreadable[column.stored] += lost
+        return times.float_seconds().astype(np.float32) if column.part is None else part_of(times, column.part)
+
+    def _codes(self, values: pa.Array, column: Column) -> Floats:
         local, indices = dictionary_of(values)
-        code_of = pc.index_in(local, value_set=self._categories[name])
-        unknown = pc.and_(pc.is_null(code_of), pc.is_valid(local)).to_numpy(zero_copy_only=False)
-        if unknown.any() and (count := int(unknown[indices[indices < len(local)]].sum())):
-            self.unseen[name] += count
+        known = self._categories[column.name]
+        code_of = pc.index_in(local, value_set=known)
+        unknown = pc.and_(pc.is_null(code_of), pc.is_valid(local))
+        if self._any_type and pc.any(unknown).as_py():
+            meant = texts_of(as_type(pc.if_else(unknown, local, None), _type_of_categories(column))[0])
+            code_of = pc.coalesce(code_of, pc.index_in(_without_zeros(meant), value_set=known))
+            unknown = pc.and_(pc.is_null(code_of), pc.is_valid(local))
+        is_unknown = unknown.to_numpy(zero_copy_only=False)
+        if is_unknown.any() and (count := int(is_unknown[indices[indices < len(local)]].sum())):
+            self.unseen[column.name] += count
         codes = np.append(code_of.to_numpy(zero_copy_only=False).astype(np.float32), np.float32(np.nan))
         found: Floats = codes[indices]
         return found
+
+
+def stored_names(columns: Iterable[Column]) -> list[str]:
+    """Return the columns of the data that some columns are made of, each once."""
+    return list(dict.fromkeys(column.stored for column in columns))
+
+
+def _type_of_categories(column: Column) -> pa.DataType:
+    """Return the type of a category's values: 007 is 7 where they are whole numbers, and another text elsewhere."""
+    if column.values in _WHOLE_NUMBERS:
+        return pa.float64()  # 7.0 is 7 too; ids that it does not hold are the texts that are known
+    try:
+        return pa.type_for_alias(column.values)
+    except ValueError:  # a decimal
+        return pa.string()
+
+
+def _without_zeros(texts: pa.Array) -> pa.Array:
+    """Return 7.0 as 7, which it is where a column of whole numbers has gaps in pandas."""
+    return pc.replace_substring_regex(texts, r"^([+-]?[0-9]+)\.0+$", r"\1")
 
 
 def dictionary_of(values: pa.Array) -> tuple[pa.Array, npt.NDArray[np.int64]]:

@@ -4,15 +4,18 @@
 |------------------------------------------------------|--------------------------------------------------|
 | files, directories, globs; local or `s3://`          | by their suffixes, or by `format`                |
 | a directory with `_delta_log`                        | a Delta Lake table                               |
-| `postgresql://`, `databricks://`, `${DATABASE_URL}`  | a query: see `sources/sql_database.py`           |
-| a function that returns a connection                 | a query                                          |
+| `postgresql://`, `databricks://`, `sqlite:///`,      | a query: see `sources/sql_database.py`           |
+| `duckdb:`, `${DATABASE_URL}`                         |                                                  |
+| a function that returns a connection, or its name    | a query                                          |
+| (`module:function`)                                  |                                                  |
 | a pandas or polars frame, an Arrow table             | its rows                                         |
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
@@ -20,8 +23,9 @@ from pyarrow import fs as pafs
 
 from dray.data.read_options import as_options
 from dray.data.source import Source
-from dray.data.sources.files import DataFile, find_files, head, plain_name
-from dray.data.sources.sql_database import Database, is_address
+from dray.data.sources.beside import notes_of
+from dray.data.sources.files import DataFile, FileSource, expand_data, find_files, head, plain_name
+from dray.data.sources.sql_database import Database, database_of, is_address
 from dray.data.sources.tables import is_table
 from dray.errors import ConfigError, DataError, nearest
 from dray.storage import DEFAULT, StorageOptions, join, open_storage, translate_errors
@@ -32,6 +36,7 @@ ENDINGS = {
     ".json": "json", ".jsonl": "json", ".ndjson": "json",
     ".arrow": "arrow", ".arrows": "arrow", ".feather": "arrow", ".ipc": "arrow",
 }  # fmt: skip
+_WORKBOOKS = (".xlsx", ".xls", ".xlsm", ".ods")
 _OPENERS = {
     "parquet": ("parquet", "open_parquet"),
     "csv": ("csv", "open_csv"),
@@ -42,41 +47,56 @@ _OPENERS = {
     "table": ("tables", "open_table"),
 }
 """A module of `sources/` and its function."""
+_SNIFFED_BYTES = 64 << 10
 FORMATS = tuple(_OPENERS)[:-1]
 
 
 def open_source(
-    locations: Any, storage: StorageOptions = DEFAULT, *, format: str | None = None, **options: Any
+    locations: Any,
+    storage: StorageOptions = DEFAULT,
+    *,
+    format: str | None = None,
+    as_text: Collection[str] = (),
+    may_be_empty: bool = False,
+    **options: Any,
 ) -> Source:
     """Open a source. `options` are those of the format (`read_options.py`); an unknown one or a wrong type is refused.
 
-    csv: delimiter, quote, header, names, nulls, types. json: types, extra_fields. delta: version.
-    sql: query or table, key, types.
+    `as_text`: columns of JSON that are read as they are written, if there are such columns: numbers and text in one
+    column are no error then. `may_be_empty`: data with columns and no rows is no error.
+
+    csv: delimiter, quote, header, names, nulls, encoding, skip, comment, decimal, thousands, strip, types.
+    json: types, extra_fields. delta: version. sql: query or table, key, types.
     """
     if format is not None and format not in FORMATS:
         raise ConfigError(f'There is no format "{format}".{nearest(format, FORMATS)}', fix=f"Use {', '.join(FORMATS)}.")
     if is_table(locations):
-        return _open("table", locations, **options)
+        return _open("table", locations, own={"may_be_empty": may_be_empty}, **options)
     if isinstance(locations, Sequence) and not isinstance(locations, str) and len(locations) == 1:
         locations = locations[0]
     if callable(locations) or is_address(locations) or format == "sql":
-        database = Database(factory=locations) if callable(locations) else Database(str(locations))
+        database = Database(factory=locations) if callable(locations) else database_of(str(locations))
         return _open("sql", database, **options)
     names = [str(name) for name in ([locations] if not isinstance(locations, list | tuple) else locations)]
     found = format or format_of(names, storage)
-    source = _open(found, names, storage, **options)
+    own = {"as_text": as_text} if found == "json" else {"may_be_empty": may_be_empty}
+    source = _open(found, names, storage, own=own if found in ("json", "parquet", "arrow") else {}, **options)
     if found in ("parquet", "delta"):  # these read their partitions themselves
         return source
     from dray.data.sources.partitioned import with_partitions
 
+    if isinstance(source, FileSource):
+        empty = [file.file.location for file in source.files if not file.file.bytes]
+        seen = notes_of(expand_data(names, storage)[1], empty)
+        source = replace(source, notes=seen + source.notes) if seen else source
     return with_partitions(source, names, storage)
 
 
-def _open(format: str, *arguments: Any, **options: Any) -> Source:
+def _open(format: str, *arguments: Any, own: Mapping[str, Any] | None = None, **options: Any) -> Source:
     """Open a source by the opener of its format, whose module is loaded where it is needed."""
     module, name = _OPENERS[format]
     opener: Callable[..., Source] = getattr(import_module(f"dray.data.sources.{module}"), name)
-    return opener(*arguments, **as_options(format, options))
+    return opener(*arguments, **(own or {}), **as_options(format, options))
 
 
 def format_of(locations: Sequence[str], storage: StorageOptions) -> str:
@@ -88,6 +108,7 @@ def format_of(locations: Sequence[str], storage: StorageOptions) -> str:
     by_format: dict[str, list[DataFile]] = defaultdict(list)
     unknown: list[DataFile] = []
     for file in find_files(locations, storage):
+        _refuse_workbook(file)
         ending = next((end for end in ENDINGS if plain_name(file.location).endswith(end)), None)
         by_format[ENDINGS[ending]].append(file) if ending else unknown.append(file)
     for file in unknown[:1]:  # one decides for all files without a suffix
@@ -101,6 +122,14 @@ def format_of(locations: Sequence[str], storage: StorageOptions) -> str:
     )
 
 
+def _refuse_workbook(file: DataFile) -> None:
+    if file.location.lower().endswith(_WORKBOOKS):
+        raise DataError(
+            f"{file.location} is a workbook, which dray does not read.",
+            fix="Save the sheet as CSV, or read it with pandas.read_excel and give the frame to dray in Python.",
+        )
+
+
 def _is_delta(location: str, storage: StorageOptions) -> bool:
     if any(character in location for character in "*?["):
         return False
@@ -108,6 +137,17 @@ def _is_delta(location: str, storage: StorageOptions) -> bool:
     filesystem, path = open_storage(log, storage)
     with translate_errors(log):
         return bool(filesystem.get_file_info(path).type == pafs.FileType.Directory)
+
+
+def _is_divided(file: DataFile, storage: StorageOptions) -> bool:
+    """Whether a file is text whose rows have one delimiter."""
+    from dray.data.sources.csv_delimiter import delimiter_of
+    from dray.data.sources.csv_format import CsvFormat
+
+    text = head(file, storage, _SNIFFED_BYTES)
+    if b"\0" in text:
+        return False
+    return delimiter_of(text, CsvFormat(), complete=len(text) < _SNIFFED_BYTES) is not None
 
 
 def _sniff(file: DataFile, storage: StorageOptions) -> str:
@@ -120,6 +160,8 @@ def _sniff(file: DataFile, storage: StorageOptions) -> str:
         return "arrow"
     if text.startswith((b"{", b"[")):
         return "json"
+    if _is_divided(file, storage):
+        return "csv"
     raise DataError(
         f"The format of {file.location} is not known from its name or content.",
         fix=f"Give it: --format {', '.join(FORMATS[:4])}.",

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import base64
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dray.data.features import dictionary_type
-from dray.data.sources.files import reading
-from dray.storage import StorageOptions, open_storage, with_retries
+from dray.data.sources.files import LOCAL_READERS, PARALLEL_REQUESTS, in_parallel, reading
+from dray.storage import StorageOptions, is_s3, open_storage, with_retries
 
 _TAIL_BYTES = 64 << 10
 """Read at once from the end of a file: enough for the footers of most."""
@@ -27,6 +29,12 @@ class Footer:
     metadata: pq.FileMetaData
     digest: str
     """Of the footer's bytes: offset, size, least and greatest value of every column."""
+
+
+def footers_of(files: Sequence[str], storage: StorageOptions) -> list[Footer]:
+    """Return the footers of many files, in parallel; retries."""
+    threads = PARALLEL_REQUESTS if any(map(is_s3, files)) else LOCAL_READERS
+    return in_parallel(lambda file: read_footer(file, storage), files, threads)
 
 
 def read_footer(file: str, storage: StorageOptions) -> Footer:
@@ -53,12 +61,28 @@ def footer_digest(file: str, storage: StorageOptions) -> str:
     return with_retries(file, storage, read)
 
 
-def footer_of(stream: pa.NativeFile) -> Footer:
-    """Return the footer of an open file, by one request or two."""
+def footer_of(stream: pa.NativeFile, known: Footer | None = None) -> Footer:
+    """Return the footer of an open file, by one request or two; it is not parsed again if it is the `known` one."""
     found = _footer_bytes(stream)
     if found is None:
         return Footer(pq.read_metadata(stream), "")  # raises pyarrow's own error
-    return Footer(pq.read_metadata(pa.BufferReader(found)), _digest(found))
+    digest = _digest(found)
+    if known is not None and digest == known.digest:
+        return known
+    return Footer(pq.read_metadata(pa.BufferReader(found)), digest)
+
+
+def open_parquet(stream: pa.NativeFile, known: Footer | None, **how: Any) -> tuple[pq.ParquetFile, Footer]:
+    """Return a reader of an open file, and its footer. Of a file in memory, the reader itself parses the footer."""
+    if not isinstance(stream, pa.BufferReader):
+        footer = footer_of(stream, known)
+        return pq.ParquetFile(stream, metadata=footer.metadata, **how), footer
+    found = _footer_bytes(stream)
+    digest = "" if found is None else _digest(found)
+    if known is not None and digest == known.digest:
+        return pq.ParquetFile(stream, metadata=known.metadata, **how), known
+    reader = pq.ParquetFile(stream, **how)
+    return reader, Footer(reader.metadata, digest)
 
 
 def _footer_bytes(stream: pa.NativeFile) -> bytes | None:
@@ -79,6 +103,24 @@ def stored_bytes(footer: pq.FileMetaData) -> int:
     groups = (footer.row_group(index) for index in range(footer.num_row_groups))
     columns = (group.column(index) for group in groups for index in range(group.num_columns))
     return int(footer.serialized_size + sum(column.total_compressed_size for column in columns))
+
+
+class Schemas:
+    """Gives the schemas of many files. Most have that of the file before, and comparing costs less than making one.
+
+    Threads may share it.
+    """
+
+    def __init__(self) -> None:
+        self._last: tuple[pq.FileMetaData, pa.Schema] | None = None
+
+    def of(self, footer: pq.FileMetaData) -> pa.Schema:
+        last = self._last
+        if last is not None and footer.schema.equals(last[0].schema) and footer.metadata == last[0].metadata:
+            return last[1]
+        found = schema_of(footer)
+        self._last = footer, found
+        return found
 
 
 def schema_of(footer: pq.FileMetaData) -> pa.Schema:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Literal
 
 from dray.data.features import Column
-from dray.data.split import Split
+from dray.data.kept_rows import KeptRows
+from dray.data.split import PickedRows, Split
 from dray.storage import StorageOptions
+
+MissingLabel = Literal["drop", "error"]
 
 
 @dataclass(frozen=True)
@@ -17,7 +21,11 @@ class Preparation:
     label: Column
     weight: str | None
     group: str | None
-    split: Split | None
+    split: Split | PickedRows | None
     label_sample: Split
     """Rows whose labels the driver sees, to estimate the intercept."""
     storage: StorageOptions
+    missing_label: MissingLabel = field(default="drop", kw_only=True)
+    """What becomes of rows without a label: they are left out, or the learner gets them, and refuses them."""
+    kept: KeptRows | None = field(default=None, kw_only=True, compare=False)
+    """Rows that this process has read already."""

@@ -14,6 +14,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from dray.data.sources.csv_format import WHITESPACE
+from dray.data.sources.csv_separators import MARKS
+from dray.data.sources.csv_text import known_encoding
 from dray.errors import ConfigError, nearest
 
 _TRUE, _FALSE = ("true", "yes", "on"), ("false", "no", "off")
@@ -21,6 +24,8 @@ _WORDS = {"\\t": "\t", "tab": "\t"}
 """A tab is hard to type."""
 _COMMA = re.compile(r",(?![^\[(]*[\])])")
 """A comma outside brackets."""
+_PAIR = re.compile(r"""(.*?):\s*(["']?timestamp\s*\(.*|[^:]*)""", re.DOTALL)
+"""A column and its type. The form of a time may hold colons, and so may a column's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +60,7 @@ def as_options(format: str, options: Mapping[str, Any]) -> dict[str, Any]:
             said = f": {error}" if str(error) else ""
             raise ConfigError(
                 f"The option {name} is {value!r}, which is not {kind.wanted}{said}.",
-                fix=f"Write {name}={kind.example}; on the command line --read '{name}={kind.typed}'.",
+                fix=f"Write --read '{name}={kind.typed}'.",
             ) from None
     return found
 
@@ -116,6 +121,28 @@ def _character(value: Any) -> str:
     return text
 
 
+def _delimiter(value: Any) -> str:
+    return WHITESPACE if value == WHITESPACE else _character(value)
+
+
+def _decimal(value: Any) -> str:
+    if value not in (".", ","):
+        raise ValueError
+    return str(value)
+
+
+def _thousands(value: Any) -> str:
+    if value not in MARKS:
+        raise ValueError
+    return str(value)
+
+
+def _encoding(value: Any) -> str:
+    name = _text(value)
+    known_encoding(name)
+    return name
+
+
 def _flag(value: Any) -> bool:
     if isinstance(value, bool):
         return value
@@ -123,6 +150,12 @@ def _flag(value: Any) -> bool:
     if word not in _TRUE + _FALSE:
         raise ValueError
     return word in _TRUE
+
+
+def _one_of(value: Any, *words: str) -> str:
+    if value not in words:
+        raise ValueError
+    return str(value)
 
 
 def _whole(value: Any) -> int:
@@ -189,19 +222,26 @@ def _parse_types(text: str) -> Any:
         value = None  # timestamp[us] has brackets of its own
     if isinstance(value, dict) and all(value.values()):
         return value
-    pairs = [item.rpartition(":") for item in _COMMA.split(text.strip("{} "))]
-    found = {_parse_text(name.strip()): _parse_text(type_.strip()) for name, _, type_ in pairs}
+    pairs = [_PAIR.fullmatch(item) for item in _COMMA.split(text.strip("{} "))]
+    if not all(pairs):
+        return text
+    found = {_parse_text(pair[1].strip()): _parse_text(pair[2].strip()) for pair in pairs if pair}
     return found if all(found) and all(found.values()) else text
 
 
 _TEXT = Kind("text", '"..."', "...", _text, _parse_text)
 _NULLS = Kind("a list of texts", '["NA", "-999"]', "NA,-999", _texts, _parse_texts)
 _NAMES = Kind("a list of distinct names", '["x", "y"]', "x,y", _names, _parse_texts)
-_DELIMITER = Kind("one ASCII character", '";"', ";", _character, _parse_text)
+_DELIMITER = Kind(f"one ASCII character, or {WHITESPACE}", '";"', ";", _delimiter, _parse_text)
+_COMMENT = Kind("one ASCII character", '"#"', "#", _character, _parse_text)
+_DECIMAL = Kind("a point or a comma", '","', ",", _decimal, _parse_text)
+_THOUSANDS = Kind("a point, a comma, a blank, an apostrophe or _", '"."', ".", _thousands, _parse_text)
+_ENCODING = Kind("the name of an encoding", '"cp1252"', "cp1252", _encoding, _parse_text)
 _QUOTE = Kind(
     "one ASCII character or None", '"\'"', "", lambda value: None if value is None else _character(value), _parse_quote
 )
 _FLAG = Kind("true or false", "False", "false", _flag, _parse_text)
+_COLUMNS = Kind('"union" or "same"', '"same"', "same", lambda value: _one_of(value, "union", "same"), _parse_text)
 _WHOLE = Kind("a whole number", "3", "3", _whole, _parse_text)
 _TYPES = Kind(
     "a type for each column by its name", '{"zip": "string"}', "{zip: string, price: double}", _types, _parse_types
@@ -214,12 +254,19 @@ OPTIONS: dict[str, dict[str, Kind]] = {
         "header": _FLAG,
         "names": _NAMES,
         "nulls": _NULLS,
+        "encoding": _ENCODING,
+        "skip": _WHOLE,
+        "comment": _COMMENT,
+        "decimal": _DECIMAL,
+        "thousands": _THOUSANDS,
+        "strip": _FLAG,
         "types": _TYPES,
+        "columns": _COLUMNS,
     },
     "json": {"types": _TYPES, "extra_fields": _TEXT},
     "delta": {"version": _WHOLE},
     "sql": {"query": _TEXT, "table": _TEXT, "key": _TEXT, "types": _TYPES},
-    "parquet": {},
-    "arrow": {},
+    "parquet": {"columns": _COLUMNS},
+    "arrow": {"columns": _COLUMNS},
     "table": {},
 }

@@ -6,16 +6,16 @@ columns of the row groups, and the driver merges what they found.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dray.data.features import dictionary_of
-from dray.data.parquet import read_slices
+from dray.data.parquet_rows import Rows, read_slices
 from dray.data.shards import GroupEdges, Slice
 from dray.errors import DataError
 from dray.retry import OnWait, no_report
@@ -47,9 +47,9 @@ def scan(
 ) -> Found:
     found = Found({name: set() for name in categories})
     columns = [*categories, *([group] if group else [])]
-    for whole in slices:
+    for whole, batches in _by_slice(slices, read_slices(slices, columns, categories, storage, on_wait)):
         runs: list[tuple[object, int]] = []
-        for _, batch in read_slices([whole], columns, categories, storage, on_wait):
+        for batch in batches:
             for name in categories:
                 column = batch.column(batch.schema.get_field_index(name))
                 _add_categories(found.categories[name], column, name)
@@ -61,6 +61,22 @@ def scan(
             found.edges[whole.position] = GroupEdges(runs[0][0], runs[-1][0], runs[0][1])
             found.group_values += [value for value, _ in runs]
     return found
+
+
+def _by_slice(slices: Sequence[Slice], read: Iterable[Rows]) -> Iterator[tuple[Slice, Iterator[pa.RecordBatch]]]:
+    """Yield each slice with its batches, which come in the order of the slices."""
+    wholes = iter(slices)
+    whole: Slice | None = None
+
+    def slice_of(rows: Rows) -> Slice:
+        nonlocal whole
+        piece, _ = rows
+        while whole is None or not whole.position <= piece.position < whole.position + whole.rows:
+            whole = next(wholes)
+        return whole
+
+    for found, rows in groupby(read, slice_of):
+        yield found, (batch for _, batch in rows)
 
 
 def merge_categories(scans: Iterable[Found], name: str) -> tuple[str, ...]:

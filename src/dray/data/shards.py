@@ -8,7 +8,9 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
+from dray.data.fitted import Given
 from dray.data.partitions import Constant
 from dray.errors import DataError
 
@@ -28,6 +30,8 @@ class Slice:
     """Columns in the names of the file's directories."""
     footer: str = field(default="", compare=False)
     """Digest of the file's footer: reading checks that the file is still the same; "": no check."""
+    given: Given = field(default=(), compare=False)
+    """What the file lacks, or stores with another type than all the data."""
 
     @property
     def rows(self) -> int:
@@ -54,8 +58,8 @@ def assign(units: Sequence[Unit], workers: int, *, may_be_empty: bool = False) -
     """
     if len(units) < workers and not may_be_empty:
         raise DataError(
-            f"{len(units)} row group{' is' if len(units) == 1 else 's are'} too few for {workers} workers.",
-            fix=f"Use --workers {len(units)}, or write the data with smaller row groups.",
+            f"The rows can be divided among {len(units)} worker{'s' * (len(units) != 1)} at most, not {workers}.",
+            fix=f"Use --workers {len(units)}.",
         )
     assigned = assign_evenly([rows_of((unit,)) for unit in units], workers)
     return [tuple(units[index] for index in indices) for indices in assigned]
@@ -71,6 +75,34 @@ def assign_evenly(rows: Sequence[int], workers: int) -> list[tuple[int, ...]]:
         assigned[worker].append(index)
         heapq.heappush(lightest, (held + rows[index], worker))
     return [tuple(sorted(indices)) for indices in assigned]
+
+
+EVEN = 1.05
+"""Beyond this ratio of rows, the smaller worker waits for the larger one in every round."""
+_CUTS = 20
+"""Slices for each worker, where row groups are cut: one more or less is even."""
+
+
+def divided(row_groups: Sequence[Slice], workers: int) -> list[Slice]:
+    """Return the row groups; the large ones cut where whole ones cannot be assigned evenly to so many workers.
+
+    The workers that share a row group decode it up to their last row each: whole ones are better where they are many.
+    """
+    return [
+        _rows_within(group, start, stop)
+        for group, borders in zip(row_groups, cuts([group.rows for group in row_groups], workers), strict=True)
+        for start, stop in pairwise(borders)
+    ]
+
+
+def cuts(rows: Sequence[int], workers: int) -> list[list[int]]:
+    """Return for row groups with these numbers of rows where each begins, is cut, and ends."""
+    shares = [sum(rows[index] for index in indices) for indices in assign_evenly(rows, max(1, workers))]
+    if not rows or max(shares) <= EVEN * min(shares):
+        return [[0, count] for count in rows]
+    most = max(1, -(-sum(rows) // (_CUTS * workers)))
+    pieces = [-(-count // most) for count in rows]
+    return [[count * cut // number for cut in range(number + 1)] for count, number in zip(rows, pieces, strict=True)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -82,14 +82,14 @@ class CheckpointWriter:
 
 def as_written(checkpoint: Checkpoint, model: bytes) -> WrittenCheckpoint:
     rounds = tuple(asdict(done) for done in checkpoint.rounds)
-    return WrittenCheckpoint(checkpoint.round, model, rounds, dict(checkpoint.start))
+    return WrittenCheckpoint(checkpoint.round, model, rounds, dict(checkpoint.start), dict(checkpoint.baseline))
 
 
 def as_checkpoint(written: WrittenCheckpoint | None) -> Checkpoint:
     if written is None:
         return START
     rounds = tuple(Step(done["round"], done["seconds"], _metrics(done["metrics"])) for done in written.rounds)
-    return Checkpoint(written.round, written.model, rounds, _metrics(written.start))
+    return Checkpoint(written.round, written.model, rounds, _metrics(written.start), _metrics(written.baseline))
 
 
 def _metrics(kept: Mapping[str, float | None]) -> dict[str, float]:

@@ -180,7 +180,7 @@ class _Patience:
         elif now - self._made_at >= ARRIVAL_LIMIT_S:
             raise InputGone(
                 f"Nothing of {lacking[made[0]]} has arrived at {self._inputs.taker} for {ARRIVAL_LIMIT_S:g} s.",
-                fix="Look at the link between these two hosts, and at Ray's object store: ray memory --stats-only",
+                fix="Look at the link between these two hosts, and at Ray's object store: `ray memory --stats-only`",
             )
 
     def _check_way_back(self, maker: Maker) -> None:

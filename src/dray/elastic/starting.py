@@ -59,6 +59,11 @@ def choose_workers(
     return 1, workers, reason
 
 
+def trains_alone(asked: Asked, cluster: str) -> bool:
+    """Whether this process trains by itself, and no worker is started."""
+    return asked == 0 or (asked == "auto" and cluster == "local")
+
+
 @contextmanager
 def started_workers(
     asked: Asked,
@@ -75,7 +80,7 @@ def started_workers(
 ) -> Iterator[Membership]:
     """Start the workers; end them, and the cluster if it was started here, when the block is left."""
     terms, on_copy = terms or Terms(), on_copy or _ignore
-    if asked == 0 or (asked == "auto" and cluster == "local"):
+    if trains_alone(asked, cluster):
         from dray.elastic.alone import Alone
 
         *_, reason = choose_workers(asked, cluster, [], row_groups, cells)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 
-from dray.events.kinds import StepFinished, ThreadsMeasured, Warned, WorkerPace, WorkerProgress
+from dray.events.kinds import StepFinished, ThreadsMeasured, Warned, WorkerBusy, WorkerPace, WorkerProgress
 from dray.events.sampler import Usage, UsageReader
 from dray.events.telemetry import DRIVER, Sample, Telemetry
 from dray.learners.checkpoint import Checkpoint, Step
@@ -26,6 +26,7 @@ class Watch:
         self._shared = shared
         self._rows_told: dict[int, int] = {}
         self._trouble_told: dict[int, str] = {}
+        self._doing_told: set[str] = set()
         self._last: dict[int, tuple[float, float]] = {}
         self._sampled_at = 0.0
         self._fit = 1
@@ -66,6 +67,9 @@ class Watch:
                     "It tries again for a minute and a half.",
                 )
             )
+        if status.doing and status.doing not in self._doing_told:  # all workers do the same
+            self._doing_told.add(status.doing)
+            self._telemetry.emit(WorkerBusy(worker, status.usage.host, status.doing))
         if status.proof is not None and status.fit == self._fit:
             self.prove(worker, status.usage.host, status.proof)
 

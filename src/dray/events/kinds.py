@@ -75,6 +75,8 @@ class PhaseStarted(Event):
     """A stage of the work begins: prepare, start, load, train, save and others."""
 
     name: str
+    alone: bool | None = None
+    """Of "start": no worker is started, this process trains."""
     kind: ClassVar[str] = "phase"
 
 
@@ -105,6 +107,15 @@ class PairsFound(Event):
     noun: str = "pairs"
     """What the pairs are: "ratings" or "pairs"."""
     kind: ClassVar[str] = "events"
+
+
+@dataclass(frozen=True, slots=True)
+class NameResolved(Event):
+    """A name in the command means another: `latest`, or the pattern of a date."""
+
+    name: str
+    location: str
+    kind: ClassVar[str] = "name"
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +165,16 @@ class WorkerProgress(Event):
     rows: int
     total_rows: int | None
     kind: ClassVar[str] = "worker_progress"
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerBusy(Event):
+    """A worker does something beside that takes long, such as compiling."""
+
+    worker: int
+    host: str
+    doing: str
+    kind: ClassVar[str] = "worker_busy"
 
 
 @dataclass(frozen=True, slots=True)

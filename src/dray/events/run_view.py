@@ -71,8 +71,12 @@ class RunView:
     resumed_after: int | None = None
     checkpoint: tuple[int, float] | None = None
     """Round of the last one, and when."""
+    doing: str = ""
+    """What a worker does beside that takes long, until training begins."""
     waiting: str = ""
     """Why nothing happens, while that is so."""
+    starts_alone: bool = False
+    """No worker is started: this process trains."""
 
     def event(self, event: kinds.Event) -> None:
         self.started = event.time if self.started is None else self.started
@@ -144,7 +148,7 @@ class RunView:
     @property
     def alone(self) -> bool:
         """Whether it is known that there are no workers beside this process."""
-        return self.decided is not None and self.decided.workers == 0
+        return self.starts_alone or (self.decided is not None and self.decided.workers == 0)
 
     def elapsed(self, now: float) -> float:
         return 0.0 if self.started is None else (self.ended or now) - self.started
@@ -184,6 +188,7 @@ class RunView:
         copies = event.name in _COPYING and self.phase in ("prepare", COPY)
         self._enter(COPY if copies else event.name, event.time)
         self.counter, self.waiting = None, ""
+        self.starts_alone |= event.alone is True
 
     def _enter(self, phase: str, time: float) -> None:
         self.phase_seconds = self.seconds_by_phase(time)
@@ -212,6 +217,10 @@ class RunView:
             self.workers[event.worker].state = "starting"
 
     @_take.register
+    def _worker_busy(self, event: kinds.WorkerBusy) -> None:
+        self.doing = event.doing
+
+    @_take.register
     def _worker_lost(self, event: kinds.WorkerLost) -> None:
         worker = self._worker(event.worker)
         self.workers[worker.worker] = WorkerView(
@@ -235,7 +244,7 @@ class RunView:
 
     @_take.register
     def _attempt_started(self, event: kinds.AttemptStarted) -> None:
-        self.round, self.waiting = event.round, ""
+        self.round, self.waiting, self.doing = event.round, "", ""
         self._settle()
 
     @_take.register

@@ -26,6 +26,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow import fs as pafs
 
+from dray.data.conflicts import conflicts_of
 from dray.data.open_source import format_of, open_source
 from dray.data.parquet_footer import PARQUET
 from dray.data.source import Source
@@ -38,6 +39,7 @@ from dray.errors import DataError, DrayError
 from dray.events.kinds import PhaseStarted, SourceConverted, Warned
 from dray.ingesting.copy_files import NAME_LENGTH, gone, make_files_private, make_private, remove_old, result_of
 from dray.ingesting.journal import RESULT, BusyError
+from dray.ingesting.noticed import of_extra_fields, tell
 from dray.ingesting.where_copied import where_copied
 from dray.runs.files import RunFiles
 from dray.storage import StorageOptions, absolute, is_s3, join, open_storage, remove_directory
@@ -46,7 +48,7 @@ if TYPE_CHECKING:
     from dray.batch.engine import Emit
     from dray.batch.options import Options
 
-_LAYOUT = 3
+_LAYOUT = 5
 """Changes with what an ingest writes, so that copies of an older one are not used."""
 _LOOK_EVERY_S = 1.0
 
@@ -87,7 +89,9 @@ def as_parquet(
         if copy := reading.copies.get(copy_key(names)):
             return (_known_copy(copy, copy_key(names), storage, emit),)
         found = reading.format or format_of(names, storage)
-        if found == "parquet" and not options:
+        if found == "parquet" and not {*options} - {"columns"}:
+            if options.get("columns") == "same":
+                open_source(list(names), storage, format=found, **options)  # refuses files that differ
             return tuple(names)
         source = open_source(list(names), storage, format=found, **options)
         identity = _identity(source, names, storage)
@@ -95,6 +99,7 @@ def as_parquet(
     else:
         source = open_source(data, storage, format=reading.format, **options)
         identity, files = _identity(source, (), storage), None
+    tell(source.notes, emit)
     check(source.schema)
     return (_copy(source, files, identity, options, storage, reading, emit),)
 
@@ -165,7 +170,8 @@ def _copy(
     # The names of the columns, since those of directories depend on which directory was named. The user, since one
     # cannot read what another has copied.
     user = None if is_s3(cache) else os.getuid()
-    known = [_LAYOUT, user, source.format, options, source.schema.names, identity or secrets.token_hex(16)]
+    asked = {name: value for name, value in options.items() if name != "columns"}  # refuses, and changes nothing
+    known = [_LAYOUT, user, source.format, asked, source.schema.names, identity or secrets.token_hex(16)]
     described = json.dumps(known, sort_keys=True, default=str)  # a type may be one of Arrow's
     out = join(cache, hashlib.sha256(described.encode()).hexdigest()[:NAME_LENGTH])
     files = RunFiles(out, storage)
@@ -203,7 +209,10 @@ def _tell(emit: Emit, document: dict[str, Any], source: str, format: str, copy: 
             source=source, format=format, copy=copy, made=made, made_at=document.get("at"), rows=result["rows_kept"]
         )
     )
-    if result["rows_rejected"] and not made:  # the process that makes it tells that, file by file
+    if made:
+        return  # the process that makes it has told what follows, file by file
+    tell(of_extra_fields(result["extra_fields"]), emit)
+    if result["rows_rejected"]:
         emit(
             Warned(
                 f"{result['rows_rejected']:,} of {result['rows_read']:,} rows of {source} cannot be read and "
@@ -218,10 +227,11 @@ def _ingest(source: Source, out: str, storage: StorageOptions, files: RunFiles, 
     from dray.ingesting.ingest import ingest
     from dray.ingesting.recipe import Recipe
 
+    usable = tuple(source.schema.names) if conflicts_of(source.schema).found else ()
     told = False
     while not files.exists(RESULT):
         try:
-            ingest(source, out, Recipe(), storage=storage, options=how, emit=emit)
+            ingest(source, out, Recipe(columns=usable), storage=storage, options=how, emit=emit)
         except BusyError as busy:
             if not told:
                 emit(Warned(f"Waiting: {busy.what}"))

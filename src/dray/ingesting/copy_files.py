@@ -83,9 +83,12 @@ def _tells_of_rows(document: dict[str, Any]) -> bool:
 
 
 def keep_for(copy: str, run: str, storage: StorageOptions) -> None:
-    """Keep a copy as long as a run is not finished."""
+    """Keep a copy as long as a run is not finished; other runs that need it keep it as well."""
     files = RunFiles(copy, storage)
-    files.write_exactly(KEPT_FOR, {"run": run})
+    others: list[str] = []
+    with suppress(DrayError, *DAMAGE):  # a damaged note is written anew
+        others = [name for name in _runs_of(files) if name != run and _is_unfinished(name, storage)]
+    files.write_exactly(KEPT_FOR, {"run": run, "others": others})
     if not is_s3(copy):
         Path(files.path(KEPT_FOR)).chmod(0o600)
 
@@ -103,19 +106,34 @@ def remove_old(cache: str, storage: StorageOptions) -> None:
             with suppress(OSError):
                 copy.chmod(0o700)  # those of an earlier version were open to all
                 old = time.time() - used.stat().st_mtime > KEPT_DAYS * 86400
-                if old and not _needed(str(copy), storage):
+                if old and unfinished_run(str(copy), storage) is None:
                     shutil.rmtree(copy)
 
 
-def _needed(copy: str, storage: StorageOptions) -> bool:
-    """Whether a run that is not finished was begun on a copy. What cannot be read counts as needed."""
+def unfinished_run(copy: str, storage: StorageOptions) -> str | None:
+    """Return a run that is not finished and was begun on a copy. What cannot be read counts as one."""
+    files = RunFiles(copy, storage)
     try:
-        files = RunFiles(copy, storage)
         if not files.exists(KEPT_FOR):
-            return False
-        name = files.read_json(KEPT_FOR)["run"]
-        if not isinstance(name, str):
-            return True
+            return None
+        return next((name for name in _runs_of(files) if _is_unfinished(name, storage)), None)
+    except (DrayError, *DAMAGE):
+        return f"in {KEPT_FOR}, which cannot be read"
+
+
+def _runs_of(files: RunFiles) -> list[str]:
+    """Return the runs that a copy is kept for; raises what a strange document raises."""
+    if not files.exists(KEPT_FOR):
+        return []
+    document = files.read_json(KEPT_FOR)
+    names = [document["run"], *document.get("others", ())]
+    if not all(isinstance(name, str) for name in names):
+        raise TypeError(names)
+    return names
+
+
+def _is_unfinished(name: str, storage: StorageOptions) -> bool:
+    try:
         run = RunFiles(name, storage)
         return run.exists(MANIFEST) and run.read_json(MANIFEST)["status"] != "finished"
     except (DrayError, *DAMAGE):  # such as a name with a character that no file system has

@@ -24,8 +24,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import types as pt
 
+from dray.data.moments import as_moment, is_moment
 from dray.errors import ConfigError, DataError, nearest
-from dray.ingesting.moments import as_moment, is_moment
 
 _COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
     ast.Eq: pc.equal,

@@ -16,6 +16,7 @@ from dray.data.sources.files import in_parallel
 from dray.errors import DataError
 from dray.events.kinds import Warned
 from dray.ingesting.journal import REJECTS, Journal
+from dray.ingesting.noticed import of_extra_fields, tell
 from dray.ingesting.written import IngestResult, Report, Written
 from dray.storage import StorageOptions, join, open_storage, translate_errors, write_atomically
 
@@ -90,6 +91,7 @@ def warn(emit: Emit, reports: Sequence[Report], result: IngestResult) -> None:
         emit(Warned(f"Rejected rows of {name}: {rows:,}. The first: {first[name]}"))
     if len(by_file) > WARNED_FILES:
         emit(Warned(f"{len(by_file) - WARNED_FILES:,} more files had rows rejected."))
+    tell(of_extra_fields(result.extra_fields), emit)
     if not result.rows_kept:
         why = "the filter kept none" if result.rows_filtered else "there were none"
         emit(Warned(f"No row was written: {why}."))

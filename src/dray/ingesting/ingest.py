@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import time
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
@@ -22,17 +23,19 @@ from dray.batch.packing import name_of
 from dray.batch.processes import Printed
 from dray.batch.run import run
 from dray.batch.tasks import without_progress
+from dray.data.conflicts import refuse_conflicts
 from dray.data.source import Source
 from dray.errors import DataError, DrayError, ItemError
 from dray.events.kinds import PhaseStarted, Warned
 from dray.ingesting.apart import locations_in, require_apart
 from dray.ingesting.expression import columns_of, compile_filter
 from dray.ingesting.finishing import collect_rejects, footers, remove_strays, require_all_rows, warn
-from dray.ingesting.journal import FOLDER, Journal
+from dray.ingesting.journal import FOLDER, REJECTS, Journal
 from dray.ingesting.moving_rows import POSITION
 from dray.ingesting.plan import group_bytes, make_tasks, part_name, task_bytes
 from dray.ingesting.progress import RowsProgress
 from dray.ingesting.recipe import SUBSETS, Recipe, require_columns
+from dray.ingesting.replacing import require_replaceable
 from dray.ingesting.resuming import (
     as_planned,
     describe,
@@ -46,7 +49,8 @@ from dray.ingesting.task import TaskRunner, too_many_rejects
 from dray.ingesting.transform import Function, Transform, find_schema
 from dray.ingesting.writing import MOST_PARTITIONS, Layout, require_partitions, too_many_partitions
 from dray.ingesting.written import IngestResult, Report, Written
-from dray.storage import DEFAULT, StorageOptions, absolute, join
+from dray.runs.replacing import beside, take_the_place
+from dray.storage import DEFAULT, StorageOptions, absolute, is_s3, join, remove_directory
 
 STAGED = "staged"
 SCRATCH = "scratch"
@@ -58,6 +62,7 @@ def ingest(
     recipe: Recipe | None = None,
     *,
     function: Function | None = None,
+    overwrite: bool = False,
     storage: StorageOptions = DEFAULT,
     options: Options | None = None,
     emit: Emit = silence,
@@ -71,15 +76,24 @@ def ingest(
     recipe = recipe or Recipe()
     if function is not None and recipe.transform is None:
         recipe = replace(recipe, transform=name_of(function))
-    return _Ingest(
-        source, absolute(out).rstrip("/"), recipe, function, storage, options or Options(), emit, output
-    ).run()
+    place = absolute(out).rstrip("/")
+    work = (recipe, function, storage, options or Options(), emit, output)
+    if not overwrite or not require_replaceable(place, storage):
+        return _Ingest(source, place, place, *work).run()
+    if is_s3(place):  # a store cannot rename
+        remove_directory(place, storage)
+        return _Ingest(source, place, place, *work).run()
+    result = _Ingest(source, beside(place), place, *work).run()
+    take_the_place(place)
+    return result
 
 
 @dataclass
 class _Ingest:
     source: Source
     out: str
+    final: str
+    """Where the output is in the end."""
     recipe: Recipe
     function: Function | None
     storage: StorageOptions
@@ -94,9 +108,19 @@ class _Ingest:
         self.resumed = 0
 
     def run(self) -> IngestResult:
-        require_apart(locations_in(self.source.name), self.out)
+        for out in {self.out, self.final}:
+            require_apart(locations_in(self.source.name), out)
         self.emit(PhaseStarted("plan"))
         filter_columns = columns_of(self.recipe.filter) if self.recipe.filter else ()
+        every = self.transform is not None or not self.recipe.columns
+        carried = self.recipe.carried(self.source.schema.names)
+        refuse_conflicts(
+            self.source.schema,
+            None if every else [*carried, *filter_columns],
+            or_else=lambda _names: (
+                "" if self.transform or self.recipe.columns else "Or name columns to keep: --columns."
+            ),
+        )
         if self.transform is None:
             require_columns(self.recipe, filter_columns, self.source.schema.names)
         unfinished = self.journal.plan()
@@ -257,8 +281,9 @@ class _Ingest:
             files=len(files),
             bytes=sum(file.bytes for file in files),
             seconds=round(time.perf_counter() - self.begun, 3),
-            output=self.out,
-            rejects=rejects,
+            output=self.final,
+            rejects=None if rejects is None else join(self.final, REJECTS),
+            extra_fields=dict(sum((Counter(report.extra_fields) for report in reports), Counter())),
             parts=_rows_by_subset(files) if self.recipe.split is not None else {},
             resumed=self.resumed,
         )

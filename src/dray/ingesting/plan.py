@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 TASKS = 16
 LEAST_TASK_BYTES = 8 << 20
 MOST_TASK_BYTES = 256 << 20
-LEAST_GROUP_BYTES = 4 << 10
-SMALL_GROUP_BYTES = 256 << 10
 MOST_GROUP_BYTES = 24 << 20
+LEAST_GROUP_ROWS, MOST_GROUP_ROWS = 50_000, 1 << 20
+WIDE_GROUP_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -47,13 +47,21 @@ def task_bytes(total: int) -> int:
 
 
 def group_bytes(total: int) -> int:
-    """Return the bytes of a row group in memory, as `dray data make` has them.
+    """Return the bytes of a row group in memory that a source asks for.
 
-    128 row groups in all can be assigned evenly to 2 to 64 workers; smaller data has 32. In larger data they are as
-    large as the memory of writers and readers allows.
+    128 row groups in all can be assigned evenly to 2 to 64 workers. In larger data they are as large as is good for
+    the memory of writers and readers.
     """
-    wanted = max(total // 128, min(total // 32, SMALL_GROUP_BYTES))
-    return min(max(wanted, LEAST_GROUP_BYTES), MOST_GROUP_BYTES)
+    return min(total // 128, MOST_GROUP_BYTES)
+
+
+def group_rows(wanted_bytes: int, row_bytes: float) -> int:
+    """Return the rows of a row group: the wanted bytes, yet 50,000 at least, since small groups cost time to read.
+
+    Memory wins where rows are wide: above 1.3 kB a row, a group has as many as fit into 64 MB.
+    """
+    least = min(LEAST_GROUP_ROWS, WIDE_GROUP_BYTES / row_bytes)
+    return max(1, int(min(max(wanted_bytes / row_bytes, least), MOST_GROUP_ROWS)))
 
 
 def make_tasks(pieces: Sequence[Piece], target_bytes: int) -> list[Task]:

@@ -10,10 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dray.data.parquet import read_slices
-from dray.data.parquet_footer import read_footer, schema_of
+from dray.data.parquet_footer import footers_of, schema_of
+from dray.data.parquet_rows import read_slices
 from dray.data.shards import Slice
-from dray.data.sources.files import in_parallel
 from dray.errors import DataError
 from dray.ingesting.moving_rows import POSITION
 from dray.storage import StorageOptions, absolute
@@ -62,7 +61,7 @@ def from_bits(bits: bytes, rows: int) -> np.ndarray[tuple[int], np.dtype[np.bool
 def open_staged(files: Sequence[str], storage: StorageOptions) -> Staged | None:
     """Read the footers and cut the rows into pieces; None when there are no rows."""
     places = [absolute(file) for file in files]
-    footers = in_parallel(lambda file: read_footer(file, storage).metadata, places)
+    footers = [footer.metadata for footer in footers_of(places, storage)]
     found = [
         (*_positions(footer, file), file, footer)
         for file, footer in zip(places, footers, strict=True)

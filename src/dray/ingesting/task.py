@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import shutil
-import tempfile
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import IO
 
 import numpy as np
 import pyarrow as pa
 
-from dray.data.source import Piece, Reject, Source
+from dray.batch.rejects import Rejects
+from dray.data.source import ExtraField, OnReject, Piece, Reject, Source
 from dray.errors import DataError
 from dray.ingesting.expression import Filter, compile_filter
 from dray.ingesting.journal import Journal
@@ -52,7 +48,7 @@ class TaskRunner:
         carried = list(self.recipe.carried(self.schema.names))
         written = 0
         with (
-            _Rejects(self.recipe.max_rejects) as rejects,
+            Rejects() as rejects,
             self.layout.open(part_name(task.index, self.tasks)) as output,
         ):
             counts = _Counts()
@@ -74,15 +70,17 @@ class TaskRunner:
                 rows_transformed=counts.transformed,
                 files=files,
                 rejects=rejects.by_file(),
+                extra_fields=dict(rejects.extra),
             )
             journal.record(report)
         return report
 
     def _batches(
-        self, pieces: Sequence[Piece], filter_: Filter | None, rejects: _Rejects, counts: _Counts
+        self, pieces: Sequence[Piece], filter_: Filter | None, rejects: Rejects, counts: _Counts
     ) -> Iterator[pa.RecordBatch]:
+        on_reject = _adding_to(rejects, self.recipe.max_rejects)
         for piece in pieces:
-            for read in self.source.read(piece, self.columns, rejects.add):
+            for read in self.source.read(piece, self.columns, on_reject):
                 counts.read += read.num_rows
                 made = [read] if self.transform is None else self.transform.batches(read, piece, self.schema)
                 for batch in made:
@@ -118,48 +116,15 @@ def _with_position(batch: pa.RecordBatch, task: int, first: int) -> pa.RecordBat
     return batch.append_column(POSITION, pa.array(np.arange(start, start + batch.num_rows, dtype=np.int64)))
 
 
-class _Rejects:
-    """The rejected rows of a task, in an unnamed file until the task is done."""
+def _adding_to(rejects: Rejects, limit: Limit) -> OnReject:
+    """Return what keeps a rejected row, and gives up where a task alone has too many."""
 
-    def __init__(self, limit: Limit) -> None:
-        self.count = 0
-        self._rows: Counter[str] = Counter()
-        self._first: dict[str, str] = {}
-        self._limit = limit
-        self._file: IO[bytes] | None = None
+    def add(reject: Reject | ExtraField) -> None:
+        rejects.add(reject)
+        if limit.rows is not None and rejects.count > limit.rows:
+            raise too_many_rejects(f"{rejects.count:,}", limit, rejects.first)
 
-    def add(self, reject: Reject) -> None:
-        if self._file is None:
-            self._file = tempfile.TemporaryFile()  # noqa: SIM115  (closed at the end of the task)
-        self.count += 1
-        self._rows[reject.name] += 1
-        if reject.name not in self._first:
-            self._first[reject.name] = words(reject)
-        line = {"file": reject.name, "line": reject.line, "reason": reject.reason, "text": reject.text}
-        self._file.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
-        if self._limit.rows is not None and self.count > self._limit.rows:
-            raise too_many_rejects(f"{self.count:,}", self._limit, next(iter(self._first.values())))
-
-    def by_file(self) -> tuple[tuple[str, int, str], ...]:
-        return tuple((name, self._rows[name], first) for name, first in self._first.items())
-
-    def copy_to(self, sink: pa.NativeFile) -> None:
-        assert self._file is not None
-        self._file.seek(0)
-        shutil.copyfileobj(self._file, sink, 1 << 20)
-
-    def __enter__(self) -> _Rejects:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._file is not None:
-            self._file.close()
-
-
-def words(reject: Reject) -> str:
-    """Return a reject as one line."""
-    line = f", line {reject.line:,}" if reject.line is not None else ""
-    return f"{reject.name}{line}: {reject.reason}: {reject.text[:200]!r}"
+    return add
 
 
 def too_many_rejects(count: str, limit: Limit, first: str) -> DataError:

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import types as pt
 
-from dray.data.source import Piece, Reject, Source
+from dray.data.source import ExtraField, Piece, Reject, Source
 from dray.errors import DataError, DrayError, ItemError
 from dray.ingesting.plan import Task, where
 from dray.mapping.results_files import as_table
@@ -116,7 +116,7 @@ def _with_types(known: pa.Schema, more: pa.Schema) -> pa.Schema:
     return pa.schema(fields)
 
 
-def _ignore(_reject: Reject) -> None:
+def _ignore(_reject: Reject | ExtraField) -> None:
     """Ignore the reject: the task that reads the row again reports it."""
 
 

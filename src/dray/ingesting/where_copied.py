@@ -59,7 +59,7 @@ def require_seen(cache: str, source: str, blind: Sequence[str]) -> None:
     if blind:
         raise StorageError(
             f"The copy of {source} as Parquet would be in {cache}, which {_named(blind)} of the cluster cannot read.",
-            fix="Keep copies where all nodes see them, as the same user: --cache s3://bucket/cache (cache:), or a "
+            fix="Keep copies where all nodes see them, as the same user: --cache s3://bucket/cache, or a "
             "directory on a network file system.",
         )
 

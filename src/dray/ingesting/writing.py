@@ -24,12 +24,12 @@ from dray.data.features import is_text
 from dray.data.partitions import NO_VALUE, keep_types
 from dray.durable import put_in_place
 from dray.errors import ConfigError, DataError
+from dray.ingesting.plan import group_rows
 from dray.ingesting.recipe import SUBSETS, Recipe
 from dray.ingesting.split import for_test
 from dray.ingesting.written import Written
 from dray.storage import StorageOptions, is_s3, join, translate_errors, upload
 
-MOST_GROUP_ROWS = 1 << 20
 MOST_PARTITIONS = 1000
 BUFFER_BYTES = 96 << 20
 """Of all open files of a task together; beyond it, row groups are written before they are full."""
@@ -132,16 +132,11 @@ class OutputFile:
         self._location = location
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_rows = 0
-        self._group_rows = 0
-        self._row_bytes = 0.0
+        self.waiting_bytes = 0
         self._rows = 0
         self._writer: pq.ParquetWriter | None = None
         self._path: Path | None = None
         self._spool: IO[bytes] | None = None
-
-    @property
-    def waiting_bytes(self) -> int:
-        return int(self._waiting_rows * self._row_bytes)
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Add rows; write full row groups. The last one may have half as many rows more."""
@@ -149,8 +144,10 @@ class OutputFile:
             self._open(batch)
         self._waiting.append(batch)
         self._waiting_rows += batch.num_rows
-        while self._waiting_rows >= 1.5 * self._group_rows:
-            self._write(self._group_rows)
+        self.waiting_bytes += _bytes_of(batch)
+        # By what waits, not by the first rows: they may be of another width than most.
+        while self._waiting_rows >= 1.5 * (rows := self._group_rows()):
+            self._write(rows)
 
     def flush(self) -> None:
         """Write the buffered rows."""
@@ -181,11 +178,12 @@ class OutputFile:
             self._spool.close()
             self._spool = None
         self._waiting.clear()
-        self._waiting_rows = 0
+        self._waiting_rows, self.waiting_bytes = 0, 0
+
+    def _group_rows(self) -> int:
+        return group_rows(self._layout.group_bytes, max(1.0, self.waiting_bytes / max(1, self._waiting_rows)))
 
     def _open(self, first: pa.RecordBatch) -> None:
-        self._row_bytes = max(1.0, first.nbytes / first.num_rows)
-        self._group_rows = max(1, min(MOST_GROUP_ROWS, round(self._layout.group_bytes / self._row_bytes)))
         with translate_errors(self._location):
             if is_s3(self._location):
                 self._spool = tempfile.TemporaryFile()  # noqa: SIM115  (unnamed: it is gone when this process ends)
@@ -210,6 +208,7 @@ class OutputFile:
                 self._waiting[0] = batch.slice(missing)
             missing -= taken[-1].num_rows
         self._waiting_rows -= rows
+        self.waiting_bytes = sum(map(_bytes_of, self._waiting))
         assert self._writer is not None
         with translate_errors(self._location):
             self._writer.write_table(pa.Table.from_batches(taken), row_group_size=rows)
@@ -225,6 +224,12 @@ class OutputFile:
         size = self._spool.tell()
         upload(self._location, self._layout.storage, self._spool)
         return size
+
+
+def _bytes_of(batch: pa.RecordBatch) -> int:
+    """Return the bytes of the rows; a dictionary does not count, since many batches share it."""
+    columns = (column.indices if pt.is_dictionary(column.type) else column for column in batch.columns)
+    return sum(column.nbytes for column in columns)
 
 
 def repeating(batch: pa.RecordBatch) -> list[str]:

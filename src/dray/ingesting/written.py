@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from dray.ingesting.recipe import SUBSETS
@@ -34,6 +34,8 @@ class Report:
     files: tuple[Written, ...]
     rejects: tuple[tuple[str, int, str], ...] = ()
     """Source files with rejected rows, in their order: how many, and the first one as text."""
+    extra_fields: dict[str, int] = field(default_factory=dict)
+    """Rows by the field that was left out of them."""
 
     @property
     def rows_written(self) -> int:
@@ -53,6 +55,7 @@ class Report:
             *own,
             *(count for file in files for count in (file.rows, file.bytes)),
             *(rows for _, rows, _ in rejects),
+            *report.extra_fields.values(),
         )
         if not all(type(count) is int and count >= 0 for count in counts):
             raise ValueError(f"{counts} are not all counts")
@@ -81,6 +84,8 @@ class IngestResult:
     output: str
     rejects: str | None
     """The file with the rejected rows, if there are any."""
+    extra_fields: dict[str, int]
+    """Rows by the field that was left out of them: of JSON, one that the first rows did not have."""
     parts: dict[str, int]
     """Train rows and test rows, if there is a split."""
     resumed: int

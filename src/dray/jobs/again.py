@@ -23,7 +23,8 @@ from dray.learners.result import RunResult
 from dray.runs.alive import ALIVE, LOST_AFTER_S, is_alive
 from dray.runs.directory import EVENTS, RunDirectory, open_run
 from dray.runs.files import MANIFEST, RunFiles
-from dray.storage import StorageOptions, is_s3, open_storage, remove_directory, translate_errors
+from dray.runs.replacing import beside
+from dray.storage import StorageOptions, absolute, is_s3, open_storage, remove_directory, translate_errors
 from dray.training.resume import resume
 from dray.training.train import train
 
@@ -38,9 +39,9 @@ def train_or_go_on(config: RunConfig, sinks: Sequence[Sink] = (), *, job: str, c
     `cluster`: the word by which the user named the cluster, which is kept in run.json.
     """
     storage = StorageOptions(**config.storage.model_dump())
-    location = config.out
-    if location is None:
+    if config.out is None:
         return train(config, sinks, job=job, cluster=cluster)
+    location = _place_of_earlier(config.out, config, storage)
     if not RunFiles(location, storage).exists(MANIFEST):
         _clear_beginning(location, storage)
         return train(config, sinks, job=job, cluster=cluster)
@@ -55,6 +56,13 @@ def train_or_go_on(config: RunConfig, sinks: Sequence[Sink] = (), *, job: str, c
         return find(result["learner"]).result(result, storage)
     _wait_until_lost(earlier, location, storage, Telemetry(sinks))
     return resume(location, storage, {"cluster": config.cluster}, sinks)
+
+
+def _place_of_earlier(out: str, config: RunConfig, storage: StorageOptions) -> str:
+    """Return where an earlier try has written: a run that replaces another grows beside it."""
+    if config.overwrite and not is_s3(out) and RunFiles(place := beside(absolute(out)), storage).exists(MANIFEST):
+        return place
+    return out
 
 
 def is_earlier_try(document: dict[str, Any], config: RunConfig, job: str) -> bool:

@@ -14,11 +14,13 @@ from dray.jobs.command import Command, R
 if TYPE_CHECKING:
     from dray.config.run_file import RunConfig
     from dray.learners.result import RunResult
+    from dray.runs.naming import Names
     from dray.storage import StorageOptions
 
 
 def run(command: Command[R], sinks: Sequence[Sink] = ()) -> R:
-    """Execute a command where its word says."""
+    """Execute a command where its word says, with what its names of runs and outputs mean."""
+    command = command.named(names_of(command.storage, sinks))
     where = resolve(command.cluster)
     if not isinstance(where, Remote):
         return command.execute(where, sinks)
@@ -28,6 +30,18 @@ def run(command: Command[R], sinks: Sequence[Sink] = ()) -> R:
 
     with open_endpoint(where.word, provider_of) as place:
         return run_at(place, command, sinks)
+
+
+def names_of(storage: StorageOptions, sinks: Sequence[Sink]) -> Names:
+    """Return what tells the names of one command, and tells the sinks."""
+    from dray.events.kinds import NameResolved
+    from dray.runs.naming import Names
+
+    def tell(name: str, location: str) -> None:
+        for sink in sinks:
+            sink.event(NameResolved(name, location))
+
+    return Names(storage, tell)
 
 
 def train(config: RunConfig, sinks: Sequence[Sink] = (), job: str | None = None) -> RunResult:
@@ -43,6 +57,7 @@ def resume(run: str, storage: StorageOptions, overrides: Mapping[str, Any], sink
     """Go on with a run where it was; `overrides` may name another cluster than it had."""
     from dray.jobs.commands.training import Resume
 
+    run = names_of(storage, sinks).unfinished(run)
     command = Resume.of(run, storage, overrides)
     where = resolve(command.cluster)
     if not isinstance(where, Remote):

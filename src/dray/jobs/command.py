@@ -20,6 +20,8 @@ from dray.jobs.selecting import select
 from dray.jobs.shared import Head, as_absolute, check_paths
 from dray.jobs.task import Task
 from dray.jobs.user_code import Code
+from dray.runs.naming import Names
+from dray.storage import StorageOptions
 
 _CLASSES = {
     "train": "training.Train",
@@ -55,12 +57,19 @@ class Command(Protocol[R_co]):
         """The word that the user gave."""
 
     @property
+    def storage(self) -> StorageOptions:
+        """How the model and the output are reached."""
+
+    @property
     def libraries(self) -> tuple[str, ...]:
         """Packages whose versions may change the result."""
 
     @property
     def code(self) -> Code | None:
         """The directory with the user's functions, which goes along; None if it needs none."""
+
+    def named(self, names: Names) -> Self:
+        """Return it with what its names of runs and outputs mean."""
 
     def settled(self, head: Head) -> Self:
         """Return it as it holds on the head of a cluster, with absolute paths; refuse what cannot be done there."""

@@ -128,7 +128,8 @@ def _names(filesystem: pafs.FileSystem, path: str) -> set[str]:
 
 def _occupied(location: str) -> StorageError:
     return StorageError(
-        f"The output {location} exists and is not empty.", fix="Name another directory with --out, or remove this one."
+        f"The output {location} exists and is not empty.",
+        fix="Name another directory with --out, or replace a run that is there with --overwrite.",
     )
 
 

@@ -31,6 +31,8 @@ class Checkpoint:
     """What is known of those steps. The last may be missing: a ring can break between a tree and its metrics."""
     start: Mapping[str, float] = field(default_factory=dict)
     """The metrics of the model that this training started from."""
+    baseline: Mapping[str, float] = field(default_factory=dict)
+    """The metrics of an answer without a model, where they are taken as those of the steps are."""
     fit: int = field(default=1, compare=False)
     """Which fit of the session it belongs to."""
 

@@ -27,7 +27,7 @@ def make_config(values: Mapping[str, Any], *, origin: str = "the command line") 
         with_flag = others[key][0].Config.named(key)
         raise ConfigError(
             f"{with_flag} is a key of model {' and '.join(models)}; the model here is {learner.name}.",
-            fix=f"Add model {models[0]} (--model {models[0]}), or leave {key} out.",
+            fix=f"Add --model {models[0]}, or leave {with_flag} out.",
         )
     try:
         return own.model_validate({key: value for key, value in values.items() if key not in others})

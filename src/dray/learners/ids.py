@@ -9,6 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dray.data.features import texts_of
+from dray.data.fitting import as_kind, whole_numbers
 from dray.errors import DataError
 
 
@@ -60,6 +62,21 @@ def as_model_has(ids: pa.Array, like: pa.Array, side: str) -> pa.Array:
         return pc.cast(pc.utf8_trim_whitespace(ids), pa.int64())
     except pa.ArrowInvalid as error:
         raise DataError(f"A {side} id does not fit 64 bits: {error}.", fix="Give ids that the data has.") from error
+
+
+def ids_like(values: pa.Array, like: pa.DataType) -> tuple[pa.Array, int]:
+    """Return ids of any type as the model's own are, by their text, and how many cannot be: they are missing.
+
+    12, 12.0 and "12" are one id here: new data may write them in another way than the data of the training.
+    """
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    readable, lost = as_kind(values, "category")
+    texts = texts_of(readable).cast(pa.string())
+    if pa.types.is_string(like):
+        return texts, lost
+    found, more = whole_numbers(texts)
+    return found, lost + more
 
 
 def _from_python(values: Any, what: str) -> pa.Array:

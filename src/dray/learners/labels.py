@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dray.data.features import Column
+from dray.data.features import TEXT, Column
 from dray.errors import ConfigError, DataError
+from dray.learners.classes import MOST_CLASSES
 
-MOST_CLASSES = 10_000
 SHORT_NAMES = {
     "binary": "binary:logistic",
     "multiclass": "multi:softprob",
@@ -32,14 +32,17 @@ class LabelSummary:
     maximum: float
     whole: bool
     """Every label is a whole number."""
+    infinite: int = 0
+    """Of those that are missing: there is a value, which is infinite."""
 
     @staticmethod
     def of(labels: npt.NDArray[np.float32]) -> LabelSummary:
         present = labels[np.isfinite(labels)]
+        missing, infinite = len(labels) - len(present), int(np.isinf(labels).sum())
         if not len(present):
-            return LabelSummary(len(labels), len(labels), np.inf, -np.inf, True)
+            return LabelSummary(len(labels), missing, np.inf, -np.inf, True, infinite)
         whole = bool((present == np.rint(present)).all())
-        return LabelSummary(len(labels), len(labels) - len(present), float(present.min()), float(present.max()), whole)
+        return LabelSummary(len(labels), missing, float(present.min()), float(present.max()), whole, infinite)
 
     @staticmethod
     def merge(parts: Iterable[LabelSummary]) -> LabelSummary:
@@ -50,6 +53,7 @@ class LabelSummary:
             minimum=min(part.minimum for part in parts),
             maximum=max(part.maximum for part in parts),
             whole=all(part.whole for part in parts),
+            infinite=sum(part.infinite for part in parts),
         )
 
 
@@ -88,9 +92,11 @@ def choose_objective(label: Column, summary: LabelSummary, *, ranking: bool) -> 
     zero_or_one = summary.whole and (summary.minimum, summary.maximum) == (0, 1)
     if label.kind in ("category", "boolean") or zero_or_one:
         return SHORT_NAMES["binary"], "the label has two values"
-    few = summary.whole and summary.minimum == 0 and summary.maximum < 100
-    hint = "; for classes use --objective multiclass" if few else ""
-    return SHORT_NAMES["regression"], f"the label is a number{hint}"
+    few = summary.whole and summary.maximum - summary.minimum < 100
+    if not few:
+        return SHORT_NAMES["regression"], "the label is a number"
+    span = f"whole numbers from {summary.minimum:g} to {summary.maximum:g}"
+    return SHORT_NAMES["regression"], f"the label holds {span}, in order; for classes use --objective multiclass"
 
 
 def has_exponential_gain(params: Mapping[str, Any]) -> bool:
@@ -118,11 +124,16 @@ def check_labels(
         raise ConfigError(f"The objective {objective} needs groups.", fix="Name the group column with --group COLUMN.")
     if objective.startswith("survival:"):
         raise ConfigError(f"The objective {objective} is not supported yet.", fix="Use another objective.")
+    if summary.infinite:
+        raise DataError(
+            f'{summary.infinite:,} of {summary.rows:,} rows have an infinite value in the label "{name}", or one too '
+            "large for 32 bits.",
+            fix="Correct those rows, or leave them out: dray data ingest ... --filter.",
+        )
     if summary.missing:
         raise DataError(
-            f'{summary.missing:,} of {summary.rows:,} rows have no finite value in the label "{name}" '
-            "(missing, NaN or infinite).",
-            fix="Drop those rows or fill in the label before training.",
+            f'{summary.missing:,} of {summary.rows:,} rows have no value in the label "{name}".',
+            fix="Leave them out with --missing-label drop, or fill in the label.",
         )
     if summary.minimum == summary.maximum and not may_be_constant:
         value = label.categories[int(summary.minimum)] if label.kind == "category" else f"{summary.minimum:g}"
@@ -150,6 +161,8 @@ def _misfit(label: Column, summary: LabelSummary, objective: str, params: Mappin
             return f"{span} and classes are 0, 1, 2, ...", "Number the classes from 0, or write them as strings."
         return None
     if label.kind == "category":
+        if label.values != TEXT:  # the values of a session's label were made classes by its own objective
+            return f"its values are classes: {', '.join(label.categories[:8])}", "Open another session for it."
         return "it is text", "Use --objective binary or multiclass, or give a numeric label."
     if objective.startswith("rank:") and summary.minimum < 0:
         return f"{span}, and relevance is never negative", "Shift the label so that 0 means irrelevant."

@@ -26,6 +26,9 @@ class ShardReport:
     """That are trained on."""
     eval_rows: int
     seconds: float
+    rows_dropped: int = 0
+    """Rows of the shard that are left out of training because they have no label."""
+    eval_rows_dropped: int = 0
 
 
 class RowSide(WorkerSide, Protocol):

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from dray.data.parquet import Dataset
     from dray.events.kinds import Event
     from dray.learners.attempt import Coordinator, Loads, Runner, Surveyors
+    from dray.learners.baseline import Baseline
     from dray.learners.checkpoint import Checkpoint
     from dray.learners.layouts import Sharding
     from dray.learners.predictor import Predictor
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
     from dray.learners.row_mask import RowMask
     from dray.learners.status import Status
     from dray.runs.directory import RunDirectory
-    from dray.runs.trained_on import TrainedOn
+    from dray.runs.trained_on import HeldOut, TrainedOn
     from dray.storage import StorageOptions
 
 Lane = Literal["main", "beside", "control"]
@@ -73,6 +74,8 @@ class Flag:
     """May be given more than once: the key is a list."""
     pairs: bool = False
     """NAME=VALUE, may be repeated: put over those of the run file, or of the default."""
+    switch: bool = False
+    """On or off: --name, --no-name."""
     name: str = ""
     """Without dashes; by default as the key."""
 
@@ -184,13 +187,16 @@ class DriverSide(Protocol):
     rows_must_be_new: bool
     """Metrics would be wrong on rows that an earlier run was trained on."""
 
+    def held_out(self) -> HeldOut | None:
+        """Return which rows of the data are held out, in the terms of `runs/trained_on.py`. Asked after `open`."""
+
     def check_schema(self, schema: pa.Schema, *, evaluation: bool) -> None:
         """Refuse data whose columns do not fit. Called before the data is converted, and again after."""
 
     def open(self, train: Dataset, evaluation: Dataset | None) -> Opened:
         """Take in the footers; refuse what cannot work."""
 
-    def begin(self) -> None:
+    def begin(self, *, alone: bool) -> None:
         """Begin, in a thread, what can be read while the workers start."""
 
     def survey(self, workers: Surveyors, latest: Checkpoint) -> Sharding:
@@ -233,6 +239,8 @@ class TrainedModel(Protocol):
     rounds: int
     best_round: int
     metrics: dict[str, float]
+    baseline: Baseline
+    """What the metrics are read against; `NO_BASELINE` where there is no such thing."""
     model: Any
     """The learner's own object, as `dray.load` returns it."""
 

@@ -34,13 +34,19 @@ class Counted:
     """The model does not know it: a category, a user, an item."""
     infinite: Counter[str] = field(default_factory=Counter)
     """Infinite, or too large for float32; it counted as missing."""
+    unreadable: Counter[str] = field(default_factory=Counter)
+    """Of another kind than the column, such as text that is not a number; it counted as missing."""
 
 
 class OpenPredictor(Protocol):
     """A predictor in the process that predicts."""
 
     def prepare(self, batch: pa.RecordBatch) -> Any:
-        """Return the rows as `predict` takes them. Called in the thread that reads, one batch after the other."""
+        """Return the rows as `predict` takes them. Called in the thread that reads, one batch after the other.
+
+        The batch has all of `Predictor.columns`, of any type. It has a prediction for each row: what cannot be read is
+        missing, and is counted.
+        """
         ...
 
     def predict(self, prepared: Any) -> Sequence[pa.Array]:
@@ -69,8 +75,11 @@ class Predictor(Protocol):
         """What `dray.load` returns."""
         ...
 
-    def check(self, schema: pa.Schema) -> None:
-        """Refuse data without the columns, or with other values in them, by a `DataError`."""
+    def check(self, schema: pa.Schema) -> tuple[str, ...]:
+        """Refuse data that is not for this model, by a `DataError`; return the columns that may be missing and are.
+
+        The types of columns do not matter: values are read one by one, whatever their type.
+        """
         ...
 
     def fields(self, question: Question) -> list[pa.Field]:

@@ -75,6 +75,8 @@ class EventUsers:
     new: NewUsers
     unknown_items: int
     """Pairs of new users with an item that the model does not know: left out."""
+    without_ids: int = 0
+    """Events that were left out because they have no user or no item, or one that the model's ids cannot be."""
 
 
 Users: TypeAlias = "range | pa.Array | NewUsers"

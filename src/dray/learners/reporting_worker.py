@@ -51,7 +51,13 @@ class ReportingWorker:
             self._trouble,
             0 if checkpoint is None else checkpoint.round,
             fit,
+            self.doing,
         )
+
+    @property
+    def doing(self) -> str:
+        """What takes long and is worth telling; may be read from any thread."""
+        return ""
 
     def steps(self, after_round: int) -> tuple[Step, ...]:  # noqa: ARG002
         """Return the complete steps after that one; none where the driver knows them."""

@@ -36,7 +36,7 @@ class ThreadProof:
     used: float
     """CPU seconds by wall seconds over the first rounds."""
     ok: bool
-    """At least 60 % of what was decided."""
+    """At least 60 % of what was decided, or less than a second of work to tell it by."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +65,11 @@ class RunResult:
     best_round: int
     seconds: Seconds
     metrics: dict[str, float]
+    baseline: dict[str, float] = field(default_factory=dict)
+    """The metrics of an answer without a model: always the mean, always what is popular. Empty without an
+    evaluation."""
+    verdict: str = ""
+    """The model compared with it, in words."""
     threads: tuple[ThreadProof, ...]
     peak_memory_bytes: int
     """Largest sum over the driver and the workers at one moment."""
@@ -74,6 +79,9 @@ class RunResult:
     """Rows that had to be loaded again, or were handed over, after all had been loaded once."""
     identity: Identity
     warnings: tuple[str, ...]
+    rows_dropped: int = 0
+    """Rows of the training data that were left out: they have no label, or no user or item."""
+    eval_rows_dropped: int = 0
 
     def to_json(self) -> dict[str, Any]:
         """Return all but what only this process has: those fields have `repr=False`."""
@@ -105,6 +113,9 @@ class FitResult:
     rounds: int
     best_round: int
     metrics: dict[str, float]
+    baseline: dict[str, float]
+    """Of an answer without a model, as `RunResult` has it."""
+    verdict: str
     model_digest: str
     seconds: float
     trained: TrainedModel = field(repr=False)

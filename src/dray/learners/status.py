@@ -34,6 +34,8 @@ class Status:
     """The step of the newest checkpoint that `latest` returns; 0 when there is none."""
     fit: int = 1
     """Which fit of the session the rounds and the checkpoint belong to."""
+    doing: str = ""
+    """What it does beside that takes long, such as compiling."""
 
 
 class Stopped(Exception):  # noqa: N818  (not a failure)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dray.data.features import Column, Encoder
+from dray.data.features import Column, Encoder, stored_names
 from dray.errors import ConfigError, DataError, nearest
 from dray.learners.predictor import Counted, OpenPredictor, Question
 
@@ -40,7 +40,7 @@ class TablePredictor(Generic[M]):
         self.learner = learner
         self._content, self._parse = content, parse
         self._model: M | None = None
-        self.columns = tuple(feature.name for feature in self.model.features)
+        self.columns = tuple(stored_names(self.model.features))
         self.categories = tuple(feature.name for feature in self.model.features if feature.kind == "category")
 
     def __getstate__(self) -> dict[str, Any]:
@@ -52,20 +52,11 @@ class TablePredictor(Generic[M]):
             self._model = self._parse(self._content)
         return self._model
 
-    def check(self, schema: pa.Schema) -> None:
-        for feature in self.model.features:
-            if feature.name not in schema.names:
-                raise DataError(
-                    f'The model needs the column "{feature.name}", which the data does not have.'
-                    f"{nearest(feature.name, schema.names)}",
-                    fix="Add the column (with nulls where it is unknown).",
-                )
-            arrow = schema.field(feature.name).type
-            if not feature.takes(arrow):
-                raise DataError(
-                    f'The model knows the column "{feature.name}" as a {feature.kind}, the data holds {arrow}.',
-                    fix="Write the column with the type it had in training.",
-                )
+    def check(self, schema: pa.Schema) -> tuple[str, ...]:
+        missing = tuple(name for name in self.columns if name not in schema.names)
+        if 2 * len(missing) > len(self.columns):
+            raise _other_data(self.columns, missing, schema.names)
+        return missing
 
     def fields(self, question: Question) -> list[pa.Field]:
         if question.type is not None or question.contributions:
@@ -84,7 +75,7 @@ class OpenTable:
 
     def __init__(self, model: Any) -> None:
         self._model = model
-        self._encoder = Encoder(model.features)
+        self._encoder = Encoder(model.features, any_type=True)
         self._counted = Counted()
 
     def prepare(self, batch: pa.RecordBatch) -> Floats:
@@ -94,7 +85,23 @@ class OpenTable:
         return [pa.array(self._model.predict(matrix))]
 
     def take_counted(self) -> Counted:
-        taken = Counted(self._encoder.unseen.copy(), self._counted.infinite)
-        self._encoder.unseen.clear()
+        encoder = self._encoder
+        taken = Counted(encoder.unseen.copy(), self._counted.infinite, encoder.unreadable.copy())
+        encoder.unseen.clear()
+        encoder.unreadable.clear()
         self._counted = Counted()
         return taken
+
+
+def _other_data(wanted: Sequence[str], missing: Sequence[str], names: Sequence[str]) -> DataError:
+    """Say that data has none, or the lesser part, of the columns that a model needs: it is probably another file."""
+    of = f"{len(missing):,} of the {len(wanted):,} columns" if len(missing) < len(wanted) else "any of the columns"
+    return DataError(
+        f"The data does not have {of} that the model needs: {_some(missing)}.{nearest(missing[0], names)}",
+        fix=f"Name the data that the model is for; its columns here are {_some(names)}. A file without a header needs "
+        f"the names of its columns, such as --read names={','.join(wanted[:3])}",
+    )
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:8]) + (f" and {len(names) - 8:,} more" if len(names) > 8 else "")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from dray.learners.baseline import NO_BASELINE, Baseline
 from dray.learners.result import Identity, RunResult
 from dray.runs.directory import RunDirectory, open_run
 from dray.storage import StorageOptions, write_atomically
@@ -28,6 +29,9 @@ class TrainedBytes:
     best_round: int
     metrics: dict[str, float]
     identity: Identity
+    rows_dropped: int = 0
+    eval_rows_dropped: int = 0
+    baseline: Baseline = NO_BASELINE
 
     @property
     def model(self) -> Any:
@@ -54,6 +58,8 @@ class TrainedBytes:
             "best_round": self.best_round,
             "metrics": self.metrics,
             "identity": self.identity,
+            "rows_dropped": self.rows_dropped,
+            "eval_rows_dropped": self.eval_rows_dropped,
         }
 
 

@@ -23,6 +23,7 @@ from dray.batch.verdict import Verdict
 from dray.clusters.resolve import require_attachable
 from dray.errors import ConfigError, ItemError
 from dray.events.kinds import PhaseStarted, Warned
+from dray.hints import speaks_python
 
 R = TypeVar("R")
 Each = Literal["batch", "file"]
@@ -109,7 +110,8 @@ def map(
 ) -> Results[R]: ...
 
 
-def map(  # type: ignore[misc]  # the overloads tell what comes back, this one what can be given
+@speaks_python  # type: ignore[misc]  # the overloads tell what comes back, this one what can be given
+def map(
     function: Callable[..., R],
     items: Iterable[Any] | str | PathLike[str],
     *,

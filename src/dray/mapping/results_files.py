@@ -12,20 +12,27 @@ from typing import IO, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dray.batch.output import require_free
+from dray.batch.output import Output
 from dray.errors import DataError, ItemError
 from dray.events.telemetry import as_json, dumps
-from dray.storage import StorageOptions, join, write_atomically
+from dray.storage import StorageOptions, absolute, join, write_atomically
+
+_FAILURES = ".failures.jsonl"
+"""Ends the name of the list of failures beside a single file of results."""
 
 
 class ResultFiles:
     """What a map has given so far, in files of this machine; `publish` makes them appear at the output, whole."""
 
-    def __init__(self, out: str, storage: StorageOptions, scratch: Path) -> None:
+    def __init__(self, out: str, storage: StorageOptions, scratch: Path, overwrite: bool = False) -> None:
+        """Refuse an output that is not free."""
         self.rows = 0
         self.results = 0
         self.failed = 0
         self._out = out
+        self._single = out.endswith((".parquet", ".jsonl"))
+        failures = absolute(out).rstrip("/") + _FAILURES
+        self._output = Output(out, storage, is_file=self._single, overwrite=overwrite, companion=failures)
         self._storage = storage
         self._scratch = scratch
         self._table: pq.ParquetWriter | None = None
@@ -61,16 +68,19 @@ class ResultFiles:
         for file in (self._table, self._lines, self._failures):
             if file is not None:
                 file.close()
-        single = self._out.endswith((".parquet", ".jsonl"))
-        name = "results.parquet" if self._table is not None else "results.jsonl"
-        found = [("results", self._out if single else join(self._out, name))]
-        found.append(("failures", f"{self._out}.failures.jsonl" if single else join(self._out, "failures.jsonl")))
+        name, out = "results.parquet" if self._table is not None else "results.jsonl", self._output.out
+        found = [("results", out if self._single else join(out, name))]
+        found.append(("failures", out + _FAILURES if self._single else join(out, "failures.jsonl")))
         written = []
-        for source, location in found:
-            local = self._scratch / source
-            if local.exists():
-                write_atomically(location, self._storage, lambda sink, local=local: _copy(local, sink))  # type: ignore[misc]
-                written.append(location)
+        with self._output as output:
+            for source, location in found:
+                local = self._scratch / source
+                if local.exists():
+                    place = output.writing(location)
+                    write_atomically(place, self._storage, lambda sink, local=local: _copy(local, sink))  # type: ignore[misc]
+                    written.append(location)
+            if self._failures is None:
+                output.remove_companion()
         return written
 
     def _add_table(self, table: pa.Table) -> None:
@@ -90,11 +100,10 @@ class ResultFiles:
 
 
 @contextmanager
-def result_files(out: str, storage: StorageOptions) -> Iterator[ResultFiles]:
-    """Give the files of an output that is free; what is not published goes away."""
-    require_free(out, storage)
+def result_files(out: str, storage: StorageOptions, *, overwrite: bool = False) -> Iterator[ResultFiles]:
+    """Give the files of an output that is free, or may be replaced; what is not published goes away."""
     with tempfile.TemporaryDirectory(prefix="dray-map-") as scratch:
-        yield ResultFiles(out, storage, Path(scratch))
+        yield ResultFiles(out, storage, Path(scratch), overwrite)
 
 
 def as_table(value: Any) -> pa.Table | None:

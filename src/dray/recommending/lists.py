@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from dray.batch.function import BatchFunction, Context
+from dray.batch.table_files import table_file
 from dray.learners.recommender import FOLD_IN, POPULARITY, ListQuestion, Recommender, Users
 from dray.storage import StorageOptions, write_atomically
 
@@ -21,9 +21,9 @@ ROWS_AT_ONCE = 1 << 17
 
 @dataclass(frozen=True)
 class ListsTask:
-    """Some users, and the file for their lists; None keeps the rows."""
+    """Some users, known ones and new ones apart, and the file for their lists; None keeps the rows."""
 
-    users: Users
+    users: tuple[Users, ...]
     count: int
     destination: str | None
 
@@ -67,20 +67,22 @@ def schema_of(recommender: Recommender) -> pa.Schema:
 def make_lists(job: MakeLists, task: ListsTask) -> ListsReport:
     """Do a task. A file appears whole or not at all."""
     counts = _Counts()
-    tables = counts.watch(job.recommender.lists(task.users, job.question, job.threads))
+    tables = counts.watch(
+        table for users in task.users for table in job.recommender.lists(users, job.question, job.threads)
+    )
     schema = schema_of(job.recommender)
-    table = None
-    if task.destination is None:
+    table, destination = None, task.destination
+    if destination is None:
         kept = list(tables)
         table = pa.concat_tables(kept).unify_dictionaries() if kept else schema.empty_table()
     else:
 
         def write(stream: pa.NativeFile) -> None:
-            with pq.ParquetWriter(stream, schema) as writer:
+            with table_file(stream, destination, schema) as add:
                 for table in _gathered(tables):
-                    writer.write_table(table, row_group_size=max(1, table.num_rows))
+                    add(table)
 
-        write_atomically(task.destination, job.storage, write)
+        write_atomically(destination, job.storage, write)
     return ListsReport(task.count, counts.rows, counts.users[POPULARITY], counts.users[FOLD_IN], table)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import pyarrow as pa
@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from dray.batch.engine import Emit
 from dray.batch.output import Output
+from dray.batch.table_files import kind_of_file
 from dray.batch.tasks import Count, TaskRun, Workers
 from dray.data.parquet import open_dataset
 from dray.errors import ConfigError
@@ -20,6 +21,7 @@ from dray.events.format import many
 from dray.events.kinds import PhaseStarted, Progress, Warned
 from dray.events.telemetry import Sink, Telemetry
 from dray.ingesting.cache import PLAIN, Reading, as_parquet
+from dray.ingesting.new_data import as_trained, trained_on, with_types
 from dray.learners.recommender import (
     EventUsers,
     ListQuestion,
@@ -75,6 +77,7 @@ def recommend(
     items: Any = None,
     events: Any = None,
     out: str | None = None,
+    overwrite: bool = False,
     workers: Count = "auto",
     threads: int | None = None,
     cluster: str = "local",
@@ -85,8 +88,9 @@ def recommend(
 ) -> RecommendResult:
     """Find the `top` best items of `users` (a file, ids, or all that the model knows) and write them to `out`.
 
-    `items` restricts what is chosen from. `events` are those of new users, which are folded in; without `users` the
-    users of these events are answered. Without `out`, the result has the lists; `most_users` limits them.
+    `out` is one file of the kind that its ending says, or a directory of Parquet files. Without it, the result has the
+    lists; `most_users` limits them. `items` restricts what is chosen from. `events` are those of new users, which are
+    folded in; without `users` the users of these events are answered.
     """
     begin = time.perf_counter()
     require_some(top)
@@ -96,7 +100,7 @@ def recommend(
         asked = None if users is None else ids_of(users, known.user_ids, "user", known.user_column, storage)
         among = None if items is None else ids_of(items, known.item_ids, "item", known.item_column, storage)
         unknown = 0 if among is None else known.count_unknown(among)
-        found = None if events is None else _read_users(events, known, storage, telemetry.emit, reading)
+        found = None if events is None else _read_users(events, model, known, storage, telemetry.emit, reading)
         _warn(telemetry, found)
         groups = _groups(known, asked, found)
         count = sum(group.count for group in groups)
@@ -110,9 +114,9 @@ def recommend(
         tasks = _tasks(groups, count, top, out, where)
         job = MakeLists(known, ListQuestion(top, exclude_seen, among), where.threads or 1, storage)
         tasks_run = TaskRun(where, telemetry.emit)
-        single = out is not None and out.endswith(".parquet")
-        with nullcontext() if out is None else Output(out, storage, is_file=single):
-            reports = _run(tasks_run, job, tasks, count, telemetry)
+        single = out is not None and kind_of_file(out) is not None
+        with nullcontext() if out is None else Output(out, storage, is_file=single, overwrite=overwrite) as place:
+            reports = _run(tasks_run, job, _written_at(place, tasks), count, telemetry)
     finally:
         telemetry.close()
     seconds = time.perf_counter() - begin
@@ -133,7 +137,14 @@ def recommend(
     )
 
 
-def _read_users(data: Any, known: Recommender, storage: StorageOptions, emit: Emit, reading: Reading) -> EventUsers:
+def _read_users(
+    data: Any, model: Any, known: Recommender, storage: StorageOptions, emit: Emit, reading: Reading
+) -> EventUsers:
+    """Read events as those of the run were, their ids as they are written."""
+    before = trained_on(model, storage)
+    reading = as_trained(data, (known.user_column, known.item_column), before, reading, storage, emit)
+    ids = {known.user_column: pa.string(), known.item_column: pa.string()}  # the recommender makes its own of them
+    reading = with_types(data, ids, before.types, reading, storage)
     parquet = as_parquet(data, storage, reading, emit, known.check_events)
     return known.read_users(open_dataset(parquet, storage).row_groups, storage)
 
@@ -155,38 +166,32 @@ class _Group:
     users: pa.Array | NewUsers | None
     """None are the model's own."""
 
-    def task(self, begin: int, end: int, destination: str | None) -> ListsTask:
+    def between(self, begin: int, end: int) -> Users:
         if self.users is None:
-            users: Users = range(begin, end)
-        elif isinstance(self.users, pa.Array):
-            users = self.users.slice(begin, end - begin)
-        else:
-            users = self.users.between(begin, end)
-        return ListsTask(users, end - begin, destination)
+            return range(begin, end)
+        if isinstance(self.users, pa.Array):
+            return self.users.slice(begin, end - begin)
+        return self.users.between(begin, end)
 
 
 def _tasks(groups: Iterable[_Group], count: int, top: int, out: str | None, where: Workers) -> list[ListsTask]:
-    """Cut the users into tasks, a file each; a single file is one task."""
-    single = out is not None and out.endswith(".parquet")
+    """Cut the users into tasks, a file each; one file is one task, with all of them."""
+    groups = [group for group in groups if group.count]
+    if out is not None and kind_of_file(out) is not None:
+        return [ListsTask(tuple(group.between(0, group.count) for group in groups), count, absolute(out))]
     size = max(1, ROWS_A_FILE // top)
     if isinstance(where.count, int) and where.count > 0:
         size = min(size, max(1, -(-count // (where.count * TASKS_A_WORKER))))
     elif where.count == "auto":  # a cluster of unknown size
         size = min(size, max(1024, -(-count // 64)))
     ranges = [
-        (group, begin, min(begin + (group.count if single else size), group.count))
-        for group in groups
-        for begin in range(0, group.count, group.count if single else size)
+        (group, begin, min(begin + size, group.count)) for group in groups for begin in range(0, group.count, size)
     ]
-    if single and len(ranges) > 1:
-        raise ConfigError(
-            f"--out {out} is one file, and known users and new users are written to a file each.",
-            fix="Name a directory with --out.",
-        )
-    if out is None:
-        return [group.task(begin, end, None) for group, begin, end in ranges]
-    names = [absolute(out)] if single else [join(absolute(out), f"part-{at:05}.parquet") for at in range(len(ranges))]
-    return [group.task(begin, end, name) for (group, begin, end), name in zip(ranges, names, strict=True)]
+    names = [None if out is None else join(absolute(out), f"part-{at:05}.parquet") for at in range(len(ranges))]
+    return [
+        ListsTask((group.between(begin, end),), end - begin, name)
+        for (group, begin, end), name in zip(ranges, names, strict=True)
+    ]
 
 
 def _run(
@@ -201,6 +206,13 @@ def _run(
     return reports
 
 
+def _written_at(place: Output | None, tasks: Sequence[ListsTask]) -> Sequence[ListsTask]:
+    """Return the tasks with where their files are written for now."""
+    if place is None:
+        return tasks
+    return [replace(task, destination=place.writing(str(task.destination))) for task in tasks]
+
+
 def _require_reachable(known: Recommender, out: str | None, where: Workers) -> None:
     """Refuse workers for what only this process has."""
     if where.count == 0:
@@ -209,7 +221,7 @@ def _require_reachable(known: Recommender, out: str | None, where: Workers) -> N
         raise ConfigError(
             "The model is in memory only, and workers are other processes.", fix="Give its run directory, or workers=0."
         )
-    if out is not None and out.endswith(".parquet"):
+    if out is not None and kind_of_file(out) is not None:
         raise ConfigError(
             f"--out {out} is one file, and workers write a file each.", fix="Name a directory with --out."
         )
@@ -224,6 +236,10 @@ def _warn(telemetry: Telemetry, found: EventUsers | None) -> None:
                 f"The model knows {many(len(found.known), 'users')} of the events: these new events are not used.",
                 fix="Train on them: dray train EVENTS --continue-from RUN.",
             )
+        )
+    if found.without_ids:
+        telemetry.emit(
+            Warned(f"{many(found.without_ids, 'events')} without a user or an item that can be an id: left out.")
         )
     if found.unknown_items:
         telemetry.emit(

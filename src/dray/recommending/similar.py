@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from dray.batch.output import Output
+from dray.batch.table_files import kind_of_file, table_file
 from dray.learners.ids import as_ids, as_model_has
 from dray.learners.recommender import RecommendingModel, require_some
 from dray.learners.stored import open_recommender
@@ -41,22 +41,32 @@ def similar_items(
     return pa.concat_tables(tables)
 
 
-def write_table(table: pa.Table, out: str, storage: StorageOptions = DEFAULT) -> str:
-    """Write a table as one Parquet file, `out` itself or in it; return its location."""
-    single = out.endswith(".parquet")
-    with Output(out, storage, is_file=single) as output:
+def write_table(table: pa.Table, out: str, storage: StorageOptions = DEFAULT, *, overwrite: bool = False) -> str:
+    """Write a table as one file: `out` itself, of the kind that its ending says, or Parquet in it; return its name."""
+    single = kind_of_file(out) is not None
+    with Output(out, storage, is_file=single, overwrite=overwrite) as output:
         name = output.out if single else f"{output.out}/part-00000.parquet"
-        write_atomically(name, storage, lambda file: pq.write_table(table, file))
+
+        def write(stream: pa.NativeFile) -> None:
+            with table_file(stream, name, table.schema) as add:
+                add(table)
+
+        write_atomically(output.writing(name), storage, write)
     return name
 
 
 def export_vectors(
-    model: str | RecommendingModel, out: str, *, bias_in_vector: bool = False, storage: StorageOptions = DEFAULT
+    model: str | RecommendingModel,
+    out: str,
+    *,
+    bias_in_vector: bool = False,
+    storage: StorageOptions = DEFAULT,
+    overwrite: bool = False,
 ) -> list[str]:
     """Write users.parquet and items.parquet with ids and vectors to `out`, for an index of nearest neighbours."""
     known = open_recommender(model, storage)
-    with Output(out, storage, is_file=False) as output:
-        users, items = (f"{output.out.rstrip('/')}/{side}.parquet" for side in ("users", "items"))
-        known.export(users, "users", bias_in_vector=bias_in_vector, storage=storage)
-        known.export(items, "items", bias_in_vector=bias_in_vector, storage=storage)
+    with Output(out, storage, is_file=False, overwrite=overwrite) as output:
+        users, items = (f"{output.out}/{side}.parquet" for side in ("users", "items"))
+        known.export(output.writing(users), "users", bias_in_vector=bias_in_vector, storage=storage)
+        known.export(output.writing(items), "items", bias_in_vector=bias_in_vector, storage=storage)
     return [users, items]

@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyarrow import fs as pafs
 
 from dray.data.open_source import ENDINGS, open_source
-from dray.data.source import Reject, Source
+from dray.data.source import ExtraField, Reject, Source
 from dray.data.sources.files import plain_name
 from dray.errors import DataError, nearest
 from dray.learners.ids import as_ids, as_model_has
@@ -66,7 +66,9 @@ def _from_file(location: str, like: pa.Array, side: str, column: str, storage: S
         source = open_source(location, storage, types={name: "string"})  # 007 is an id of its own
     batches: list[pa.Array] = []
 
-    def refuse(reject: Reject) -> None:
+    def refuse(reject: Reject | ExtraField) -> None:
+        if isinstance(reject, ExtraField):
+            return
         raise DataError(
             f"A {side} id of {location} cannot be read (line {reject.line}): {reject.reason}.", fix="Repair that line."
         )

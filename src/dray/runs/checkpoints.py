@@ -36,6 +36,8 @@ class WrittenCheckpoint:
     """One {round, seconds, metrics} for each round, as in the events."""
     start: dict[str, float] = field(default_factory=dict)
     """The metrics of the model that the run went on from."""
+    baseline: dict[str, float] = field(default_factory=dict)
+    """Those of an answer without a model."""
 
 
 class Checkpoints:
@@ -64,6 +66,7 @@ class Checkpoints:
             "sha256": digest,
             "rounds": checkpoint.rounds,
             "start": checkpoint.start,
+            "baseline": checkpoint.baseline,
         }
         self._put(file, checkpoint.model)
         self._put(LATEST, (dumps(document) + "\n").encode())
@@ -78,7 +81,7 @@ class Checkpoints:
         try:
             file, number, digest = str(document["file"]), int(document["round"]), str(document["sha256"])
             rounds = tuple(_round(row) for row in document["rounds"])
-            start = _numbers(document.get("start", {}))  # older checkpoints have none
+            start, baseline = (_numbers(document.get(key, {})) for key in ("start", "baseline"))  # older ones: none
             model = self._directory.read_bytes(_path(file)) if self._directory.exists(_path(file)) else None
         except DAMAGE as error:
             raise self._damaged(LATEST, "it does not describe a checkpoint") from error
@@ -86,7 +89,7 @@ class Checkpoints:
             raise self._damaged(file, "it is missing")
         if hashlib.sha256(model).hexdigest() != digest:
             raise self._damaged(file, f"its {len(model):,} bytes are not those that were written")
-        return WrittenCheckpoint(number, model, rounds, start)
+        return WrittenCheckpoint(number, model, rounds, start, baseline)
 
     def clear(self) -> None:
         """Remove all checkpoints: a finished run needs none."""

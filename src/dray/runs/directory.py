@@ -37,10 +37,13 @@ from dray.runs.checkpoints import WrittenCheckpoint
 from dray.runs.files import MANIFEST, RunFiles
 from dray.runs.migrations import VERSION, migrated
 from dray.runs.recording import ROUNDS, WORKERS, Recording
+from dray.runs.replacing import take_the_place
 from dray.storage import DEFAULT, StorageOptions, is_s3, open_storage, remove_directory, translate_errors
 
 FLUSH_S = HEARTBEAT_S
 EVENTS = "events.jsonl"
+REPLACES = "replaces"
+"""Key of run.json: the directory whose place the run takes when it is finished."""
 _SECTIONS = ("config", "versions", "cluster", "result", "process", "error", "files")
 """Keys of run.json that hold keys and values, or nothing yet."""
 # Progress is for the eyes: it would be most of the file, and workers.parquet tells more.
@@ -94,7 +97,7 @@ class RunDirectory(RunFiles):
             "dray_version": __version__,
             "run": run or new_run_id(),
             "status": "running",
-            "started": datetime.now(UTC).isoformat(timespec="seconds"),
+            "started": datetime.now(UTC).isoformat(timespec="milliseconds"),  # runs of one second have an order
             "process": this_process(),
             "config": None,
             "versions": None,
@@ -139,6 +142,11 @@ class RunDirectory(RunFiles):
     def run(self) -> str:
         return str(self.document["run"])
 
+    @property
+    def final(self) -> str:
+        """Where the run is when it is finished."""
+        return str(self.document.get(REPLACES) or self.location)
+
     def describe(self, **fields: Any) -> None:
         """Put `fields` (versions, cluster, ...) into run.json; what cannot be written is not taken over."""
         with self._manifest_lock:
@@ -165,8 +173,15 @@ class RunDirectory(RunFiles):
         return content, digest is not None
 
     def finish(self, result: dict[str, Any]) -> None:
-        """Write the result: the run is finished once this has returned."""
-        self.describe(**_ending("finished", result=result))
+        """Write the result: the run is finished once this has returned, and in its place."""
+        final = self.final
+        with self._manifest_lock:
+            self.document = {key: value for key, value in self.document.items() if key != REPLACES}
+            self.describe(**_ending("finished", result=result))
+        if final != self.location:
+            with self._save_lock, self._manifest_lock:
+                take_the_place(final)
+                self.location = final
 
     def fail(self, error: str, fix: str = "") -> None:
         """Say in run.json that and why the run ended without a result."""
@@ -290,7 +305,7 @@ class RunDirectory(RunFiles):
             if occupied:
                 raise StorageError(
                     f"The output {self.location} exists and is not empty.",
-                    fix="Name another directory with --out, or remove this one.",
+                    fix="Name another directory with --out, or replace a run that is there with --overwrite.",
                 )
             if not is_s3(self.location) and kind == pafs.FileType.NotFound:
                 self._made = _make(Path(path))
@@ -331,7 +346,8 @@ class RunDirectory(RunFiles):
         due = 0.0
         while not self._closing.wait(FLUSH_S):
             try:
-                beat(self)
+                with self._save_lock:  # not while the run takes the place of another
+                    beat(self)
             except StorageError as error:
                 self._note_problem(error)
             started = time.monotonic()
@@ -371,7 +387,7 @@ def open_run(location: str, options: StorageOptions = DEFAULT) -> RunDirectory:
     if not directory.exists(MANIFEST):
         raise ModelError(
             f"{location} is not a run: it has no {MANIFEST}.",
-            fix="Name a run directory (dray runs lists them) or a model file.",
+            fix="Name a run directory: dray runs lists them.",
         )
     document = directory.read_json(MANIFEST)
     if not isinstance(document, dict) or not all(isinstance(document.get(key), str) for key in ("run", "status")):

@@ -12,6 +12,7 @@ from dray.errors import DrayError, StorageError
 from dray.runs.alive import is_alive
 from dray.runs.directory import open_run
 from dray.runs.files import MANIFEST, RunFiles
+from dray.runs.parameters import label_of, parameters
 from dray.storage import DEFAULT, StorageOptions, absolute, is_s3, join, open_storage, translate_errors
 
 _LARGEST = 1e300
@@ -23,6 +24,7 @@ class RunSummary:
     """One run as a list shows it. What is not known (yet) is None."""
 
     run: str
+    """Its id."""
     directory: str
     status: str
     """running, finished, failed, stopped (before its end, on purpose), lost (its process is gone) or broken (its
@@ -36,8 +38,17 @@ class RunSummary:
     """Of a recommender: epochs."""
     metrics: dict[str, float] | None = None
     seconds: float | None = None
+    label: str | None = None
+    """The column that it predicts; of a recommender "item for user"."""
+    parameters: dict[str, Any] | None = None
+    """What its model depends on: the keys of its run file, those of params by their own names."""
     problem: str | None = None
     """Why it failed, was stopped or is broken."""
+
+    @property
+    def name(self) -> str:
+        """The last part of its directory, by which it is named."""
+        return _name(self.directory)
 
 
 def list_runs(directory: str, options: StorageOptions = DEFAULT) -> list[RunSummary]:
@@ -84,6 +95,8 @@ def _summary(location: str, options: StorageOptions) -> RunSummary:
         rounds=_count(result.get("rounds")),
         metrics=_numbers(result.get("metrics")),
         seconds=_number(_dict(result.get("seconds")).get("total")),
+        label=label_of(_dict(document.get("config"))),
+        parameters=parameters(_dict(document.get("config"))),
         problem=_text(_dict(document.get("error")).get("what")),
     )
 

@@ -1,7 +1,7 @@
 """Read run.json of earlier versions. Pure.
 
 1    without a version; `config` has the keys of both models that there were, and one seed for split and learner
-2    `version`; `config` has the keys of its own model only, and split_seed
+2    `version`; `config` has the keys of its own model only, and split_seed; of trees later also `stratify`
 """
 
 from __future__ import annotations
@@ -37,11 +37,13 @@ def migrated(document: Mapping[str, Any], path: str) -> dict[str, Any]:
         raise ModelError(
             f"{path} is of version {version}, written by dray {document.get('dray_version', 'of a later version')}: "
             f"dray {__version__} reads versions up to {VERSION}.",
-            fix="Use a newer dray: pip install --upgrade dray",
+            fix="Use a newer dray: `pip install --upgrade dray`",
         )
     config = document.get("config")
     if version == 1 and config is not None:
-        config = own_keys(config)
+        config = {"model": "xgboost"} | own_keys(config)
+    if config is not None and config.get("model") == "xgboost":
+        config = {"stratify": False} | dict(config)  # earlier runs split by position alone
     return {**document, "version": VERSION, "config": config}
 
 

@@ -49,11 +49,26 @@ def held_out(config: Mapping[str, Any]) -> HeldOut | None:
     """Return what the configuration of a run says of rows to be held out."""
     if config.get("eval_last") is not None:
         return {"eval_last": config["eval_last"]}
+    if config.get("eval_from") is not None:
+        return {"eval_by": config["eval_by"], "eval_from": config["eval_from"]}
     if config.get("eval_fraction") is None:
         return None
-    if config.get("eval_by") == "time":
-        return {"eval_fraction": config["eval_fraction"], "eval_by": "time"}
-    return {"eval_fraction": config["eval_fraction"], "split_seed": config["split_seed"]}
+    if config.get("eval_by") not in (None, "random"):
+        return {"eval_fraction": config["eval_fraction"], "eval_by": config["eval_by"]}
+    group = {} if config.get("split_by") is None else {"split_by": config["split_by"]}
+    stratify = {"stratify": True} if config.get("stratify") and not group else {}
+    return {"eval_fraction": config["eval_fraction"], "split_seed": config["split_seed"], **group, **stratify}
+
+
+def as_split(how: HeldOut | None, earlier: Sequence[TrainedOn], *, classes: bool) -> HeldOut | None:
+    """Return how rows are held out in the end: not by class where there are none, nor where an earlier run did not.
+
+    A run that goes on with the share of an earlier one goes on with its rows.
+    """
+    if how is None or "stratify" not in how:
+        return how
+    plain = {key: value for key, value in how.items() if key != "stratify"}
+    return how if classes and all(run.held_out != plain for run in earlier) else plain
 
 
 def read_data(run: RunFiles) -> dict[str, Any]:
@@ -101,9 +116,10 @@ def require_held_out(earlier: Sequence[TrainedOn], train: Contents, how: HeldOut
     Evaluation rows are those that `how` holds out of `train`, or all of `evaluation`.
     """
     for run in earlier:
-        seen = dict(_placed(run.files))
+        seen, whole = dict(_placed(run.files)), list(map(tuple, run.files)) == list(map(tuple, train))
         for file, position in _placed(evaluation if how is None else train):
-            if file not in seen or (how is not None and how == run.held_out and position == seen[file]):
+            same = how is not None and how == run.held_out and position == seen.get(file)
+            if file not in seen or (same and (not _by_all_rows(how) or whole)):
                 continue
             raise ConfigError(
                 f"{file[0]} is to be evaluated on, but the run {run.run} was trained on "
@@ -118,8 +134,16 @@ def require_held_out(earlier: Sequence[TrainedOn], train: Contents, how: HeldOut
 def _fix(before: HeldOut | None, how: HeldOut | None) -> str:
     if before is None or how is None:
         return "Evaluate on other data with --eval, or leave the evaluation out."
-    same = " ".join(f"--{key.replace('_', '-')} {value}" for key, value in before.items())
+    given = {key: value for key, value in before.items() if key != "stratify"}
+    same = " ".join(f"--{key.replace('_', '-')} {value}" for key, value in given.items())
+    if before.get("stratify") != how.get("stratify"):
+        same += " --stratify" if before.get("stratify") else " --no-stratify"
     return f"Hold out the same rows, by the same data with {same}; or evaluate on other data with --eval."
+
+
+def _by_all_rows(how: HeldOut | None) -> bool:
+    """Whether further rows change which of the others are held out."""
+    return how is not None and "stratify" in how
 
 
 def _placed(files: Contents) -> Iterator[tuple[tuple[str, int, int], int]]:

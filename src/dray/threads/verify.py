@@ -13,6 +13,8 @@ from dray.threads.limits import cpus_of_this_process
 
 ENOUGH = 0.6
 """At least this share of the decided cores must be busy."""
+LEAST_SECONDS = 1.0
+"""Over less, nothing is told from the cores used: starting threads and a busy neighbour weigh as much as the work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +69,7 @@ class CoresUsed:
 def judge(decided: int, measured: Measured) -> Verdict:
     """Return whether the decided cores were used; the cause is the first that explains the lack."""
     used = measured.cores
-    if used >= ENOUGH * decided:
+    if used >= ENOUGH * decided or measured.seconds < LEAST_SECONDS:
         return Verdict(True)
     lack = f"{used:.2f} of {decided} cores used"
     limit = _number(measured.omp_num_threads)

@@ -7,7 +7,7 @@ import time
 import traceback
 from collections.abc import Sequence
 from contextlib import closing, suppress
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from dray.config.run_file import RunConfig
@@ -18,6 +18,7 @@ from dray.errors import DrayError, StorageError
 from dray.events.kinds import Event, PastStep, RunFailed, RunFinished, RunResumed, RunStarted, SourceConverted, Warned
 from dray.events.telemetry import Sample, Sink, Telemetry
 from dray.learners.checkpoint import START, Checkpoint
+from dray.learners.learner import TrainedModel
 from dray.learners.registry import find
 from dray.learners.result import RunResult, Seconds
 from dray.runs.checkpoints import Checkpoints
@@ -105,15 +106,17 @@ class _Run:
             with closing(session):
                 trained = session.train(writer=self._writer, last=True)
                 trained.save(self._directory)
-        return trained.result(self._directory, self._common(session, data))
+        return _in_place(trained.result(self._directory, self._common(session, data, trained)), self._directory)
 
-    def _common(self, session: Session, data: RunData) -> dict[str, Any]:
+    def _common(self, session: Session, data: RunData, trained: TrainedModel) -> dict[str, Any]:
         """Return the fields of the result that do not depend on the learner."""
         return {
             "run": self._directory.run,
             "directory": self._directory.location,
             "learner": self._config.model,
             "workers": session.workers,
+            "baseline": dict(trained.baseline.metrics),
+            "verdict": trained.baseline.verdict(trained.metrics),
             "seconds": _seconds(session, data.copy_s),
             "threads": session.threads,
             "peak_memory_bytes": session.membership.watch.peak_memory_bytes,
@@ -125,6 +128,14 @@ class _Run:
     def _note_workers(self, membership: Membership) -> None:
         workers = [asdict(member) for member in membership.ready.values()]
         self._directory.describe(cluster={"name": membership.cluster, "workers": workers})
+
+
+def _in_place(result: RunResult, directory: RunDirectory) -> RunResult:
+    """Return the result with the places that hold when the run has taken that of another."""
+    now, final = directory.location, directory.final
+    if now == final:
+        return result
+    return replace(result, directory=final, model=final + result.model.removeprefix(now))
 
 
 def _seconds(session: Session, copy_s: float) -> Seconds:

@@ -4,19 +4,30 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
+import pyarrow as pa
+
 from dray.config.run_file import RunConfig
+from dray.data.conflicts import keep_conflicts
+from dray.data.features import plain_field
 from dray.data.parquet import Dataset, open_dataset
+from dray.data.whole_numbers import is_wide
 from dray.elastic.starting import Terms
+from dray.errors import StorageError
 from dray.events.kinds import Warned
 from dray.events.telemetry import Telemetry
 from dray.ingesting.cache import Check, Reading, as_parquet, copy_key, is_query, used_cluster
 from dray.ingesting.copy_files import keep_for
+from dray.ingesting.new_data import same_format, with_types
+from dray.ingesting.noticed import tell
+from dray.learners.table_config import TableConfig
 from dray.runs.directory import RunDirectory
-from dray.runs.trained_on import DATA, UNKNOWN, TrainedOn, held_out, read_data, require_held_out
-from dray.storage import StorageOptions
+from dray.runs.trained_on import DATA, UNKNOWN, HeldOut, TrainedOn, read_data, require_held_out
+from dray.storage import StorageOptions, is_s3
 from dray.training.same_data import ContentDigests, marks_of
 
 
@@ -38,29 +49,66 @@ class RunData:
         """Copies of rows that cannot be copied again as they were."""
         self._digests: ContentDigests | None = None
 
-    def open(self, locations: Sequence[str], check: Check) -> Dataset:
-        """Open data of any format; what is wrong with its columns is told before it is copied."""
+    def open(self, locations: Sequence[str], check: Check, like: Dataset | None = None) -> Dataset:
+        """Open data of any format; what is wrong with its columns is told before it is copied.
+
+        `like`: the training data, whose types evaluation data in text files is read with.
+        """
         began = time.perf_counter()
         how = reading(self._config, self._before.get("copies"))
-        parquet = as_parquet(locations, self._storage, how, self._telemetry.emit, check)
+        if like is not None:
+            how = self._as_training_data(locations, like, how)
+        copied = pa.schema([])
+
+        def check_source(schema: pa.Schema) -> None:
+            nonlocal copied
+            copied = schema
+            check(schema)
+
+        parquet = as_parquet(locations, self._storage, how, self._telemetry.emit, check_source)
         if parquet != tuple(locations):
             self.copy_s += time.perf_counter() - began
             if is_query(locations, how):
                 self._copies[copy_key(locations)] = parquet[0]
-                if self._directory is not None:
-                    keep_for(parquet[0], self._directory.location, self._storage)
-        dataset = open_dataset(parquet, self._storage)
+            self._keep(parquet[0], must=is_query(locations, how))
+        dataset = open_dataset(parquet, self._storage, statistics=self._is_asked_of_footers)
+        tell(dataset.notes, self._telemetry.emit)
+        dataset = replace(dataset, schema=keep_conflicts(dataset.schema, copied))
         check(dataset.schema)
         return dataset
+
+    def _is_asked_of_footers(self, field: pa.Field) -> bool:
+        """Whether a driver wants to know the nulls or the range of a column before it is read."""
+        label = self._config.label if isinstance(self._config, TableConfig) else None
+        return field.name == label or is_wide(field.type)
+
+    def _as_training_data(self, locations: Sequence[str], like: Dataset, how: Reading) -> Reading:
+        config = self._config
+        types = {field.name: plain_field(field).type for field in like.schema}
+        if config.format is None and not same_format(config.data, locations, self._storage):
+            return with_types(locations, types, {}, replace(how, options=None), self._storage)
+        options = {name: value for name, value in config.read.items() if name != "types"}
+        return with_types(
+            locations, types, config.read.get("types") or {}, replace(how, options=options), self._storage
+        )
+
+    def _keep(self, copy: str, *, must: bool) -> None:
+        """Keep a copy until the run is finished: workers that are replaced read it again."""
+        if self._directory is None or (is_s3(copy) and not must):
+            return
+        with suppress(*() if must else (StorageError,)):
+            keep_for(copy, self._directory.location, self._storage)
 
     def close(self) -> None:
         """End what goes on beside."""
         if self._digests is not None:
             self._digests.close()
 
-    def check_held_out(self, train_data: Dataset, eval_data: Dataset | None, earlier: Sequence[TrainedOn]) -> None:
+    def check_held_out(
+        self, train_data: Dataset, eval_data: Dataset | None, how: HeldOut | None, earlier: Sequence[TrainedOn]
+    ) -> None:
         """Refuse to evaluate on rows that the model was trained on before; say so where that cannot be known."""
-        evaluation, how = () if eval_data is None else eval_data.contents, held_out(self._config.model_dump())
+        evaluation = () if eval_data is None else eval_data.contents
         if how is None and not evaluation:
             return
         if not require_held_out(earlier, train_data.contents, how, evaluation):

@@ -17,10 +17,11 @@ from dray.config.run_file import RunConfig
 from dray.elastic.checkpoint_writer import CheckpointWriter
 from dray.elastic.controller import Controller
 from dray.elastic.membership import Membership
-from dray.elastic.starting import started_workers
+from dray.elastic.starting import started_workers, trains_alone
 from dray.errors import ConfigError
 from dray.events.kinds import DataFound, Decided, PhaseStarted
 from dray.events.telemetry import Sink, Telemetry
+from dray.hints import speaks_python
 from dray.learners.attempt import Coordinator, Loads
 from dray.learners.checkpoint import START, Checkpoint
 from dray.learners.configs import make_config
@@ -105,6 +106,7 @@ class Session:
             for worker, (host, proof) in sorted(self._controller.proofs.items())
         )
 
+    @speaks_python
     def fit(self, *, rows: Any = None, **changes: Any) -> FitResult:
         """Train once on the loaded data; may be called again and again.
 
@@ -124,6 +126,8 @@ class Session:
             rounds=trained.rounds,
             best_round=trained.best_round,
             metrics=trained.metrics,
+            baseline=dict(trained.baseline.metrics),
+            verdict=trained.baseline.verdict(trained.metrics),
             model_digest=trained.digest,
             seconds=time.perf_counter() - began,
             trained=trained,
@@ -194,10 +198,10 @@ class Session:
         self._train = data.open(config.data, partial(driver.check_schema, evaluation=False))
         evaluation = None
         if config.eval:
-            evaluation = data.open(config.eval, partial(driver.check_schema, evaluation=True))
+            evaluation = data.open(config.eval, partial(driver.check_schema, evaluation=True), self._train)
         self._opened = driver.open(self._train, evaluation)
         if driver.earlier and driver.rows_must_be_new:
-            data.check_held_out(self._train, evaluation, driver.earlier)
+            data.check_held_out(self._train, evaluation, driver.held_out(), driver.earlier)
         data.note(self._train, evaluation, driver.earlier)
         self._telemetry.emit(
             DataFound(
@@ -211,8 +215,9 @@ class Session:
 
     def _start(self, latest: Checkpoint) -> Membership:
         config = self._config
-        self._telemetry.emit(PhaseStarted("start"))
-        self._driver.begin()
+        alone = trains_alone(config.workers, config.cluster)
+        self._telemetry.emit(PhaseStarted("start", alone=alone or None))
+        self._driver.begin(alone=alone)
         return self._open.enter_context(
             started_workers(
                 config.workers,

@@ -11,8 +11,9 @@ from dray.config.run_file import RunConfig
 from dray.events.telemetry import Sink
 from dray.learners.registry import find
 from dray.learners.result import RunResult
-from dray.runs.directory import RunDirectory, new_run_id
-from dray.storage import StorageOptions
+from dray.runs.contents import make_room
+from dray.runs.directory import REPLACES, RunDirectory, new_run_id
+from dray.storage import StorageOptions, absolute
 from dray.training.checks import check_learner, require_library
 from dray.training.run import run
 
@@ -29,13 +30,16 @@ def train(
     require_library(config.model)
     number = new_run_id()
     storage = StorageOptions(**config.storage.model_dump())
+    out = config.out or f"runs/{number}"
+    place = make_room(out, storage) if config.overwrite else out
     directory = RunDirectory.create(
-        config.out or f"runs/{number}",
+        place,
         storage,
         run=number,
         config=config.model_dump(mode="json") | ({"cluster": cluster} if cluster else {}),
         versions=versions(config.model),
         **({"job": job} if job else {}),
+        **({REPLACES: absolute(out)} if place != out else {}),
     )
     return run(config, storage, directory, sinks)
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from dray.data.parquet import open_dataset, read_slices
+from dray.data.parquet import open_dataset
+from dray.data.parquet_rows import read_slices
 from dray.data.source import Source
 from dray.data.sources.sql import SqlSource
 from dray.data.sources.sql_database import Database
@@ -92,6 +93,7 @@ def _result(reports: Sequence[Report]) -> IngestResult:
         seconds=0.0,
         output="",
         rejects=None,
+        extra_fields={},
         parts={},
         resumed=0,
     )

@@ -247,19 +247,19 @@ def test_when_the_machine_runs_out_of_memory_the_largest_process_is_ended_and_it
     end = processes.Processes._end
 
     def note(place: Any, child: Any, kind: Any, reason: str) -> None:
-        if not ended:
+        if not ended and len(sizes) > 1:  # both are at work
             ended.append((child.pid, kind, reason))
             end(place, child, kind, reason)
 
     sizes: dict[int, int] = {}
 
     def own_bytes(pid: int) -> int:
-        return sizes.setdefault(pid, 5_000_000 * (1 + len(sizes)))  # the younger, the larger
+        return sizes.setdefault(pid, 50_000_000 * (1 + len(sizes)))  # the younger, the larger
 
     monkeypatch.setattr(processes.Processes, "_end", note)
     monkeypatch.setattr(processes, "own_bytes", own_bytes)
     monkeypatch.setattr(processes, "available_memory", lambda: (100, 100) if ended else (2, 100))
-    assert list(run(functions.nap, [0.4] * 6)) == [0.4] * 6
+    assert list(run(functions.nap, [0.4] * 12)) == [0.4] * 12
     [(pid, kind, reason)] = ended
     assert (pid, kind) == (max(sizes, key=lambda pid: sizes[pid]), "memory")
     assert reason == f"Its process used {sizes[pid] // 1_000_000} MB when the machine ran out of memory."
@@ -272,6 +272,20 @@ def test_enough_memory_or_no_word_of_it_ends_no_process(
     monkeypatch.setattr(processes, "available_memory", lambda: memory)
     monkeypatch.setattr(processes.Processes, "_end", lambda *_: pytest.fail("a process was ended"))
     assert list(run(functions.nap, [0.3] * 4)) == [0.3] * 4
+
+
+def test_a_process_that_is_starting_is_not_ended_for_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[int] = []
+    take = processes.Processes._take
+
+    def note(place: Any, child: Any, *message: Any) -> None:
+        begun.append(child.pid)
+        take(place, child, *message)
+
+    monkeypatch.setattr(processes, "LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr(processes, "available_memory", lambda: (100, 100) if begun else (0, 100))
+    monkeypatch.setattr(processes.Processes, "_end", lambda *_: pytest.fail("a process was ended"))
+    assert list(run(functions.nap, [0.0], workers=1)) == [0.0]
 
 
 def test_an_item_for_which_memory_never_suffices_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,7 +61,6 @@ def test_what_to_mind_stands_below(data: str) -> None:
     assert "id: looks like an id" in words
     assert 'paid: alone predicts "label" (AUC 1.000)' in words
     assert "country: the same value in every row: 'NA'" in words
-    assert "8 row groups are too few for 16 workers" in words and "dray data ingest" in words
 
 
 def test_json_is_one_document_and_says_the_basis_of_every_figure(data: str) -> None:

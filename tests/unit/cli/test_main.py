@@ -1,11 +1,14 @@
 """The frame of the command line: quick help, and every failure as words and an exit code."""
 
 import json
+import os
+import platform
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
+from importlib import metadata
 from pathlib import Path
 
 import click
@@ -13,6 +16,7 @@ import pytest
 
 from dray import __version__
 from dray.cli import main as frame
+from dray.cli.about import about
 from dray.cli.main import COMMANDS, Entry, main
 from dray.errors import DataError, WorkerError
 
@@ -61,6 +65,77 @@ def test_help_loads_no_heavy_module_and_no_command_it_does_not_show(arguments: l
 def test_the_version_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"dray {__version__}\n"
+
+
+def test_the_version_with_details_names_every_package_that_dray_needs_and_no_secret(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    monkeypatch.setenv("RAY_AUTH_TOKEN", "very-secret")
+    assert main(["--version", "--verbose"]) == 0
+    out = capsys.readouterr().out
+    said = dict(line.split(maxsplit=1) for line in out.splitlines())
+    assert said["dray"] == __version__
+    assert said["python"].startswith(platform.python_version())
+    assert said["xgboost"] == metadata.version("xgboost")
+    assert said["ray"] == metadata.version("ray")
+    assert said["OMP_NUM_THREADS"] == "3"
+    assert "hypothesis" not in said  # a tool of the tests
+    assert "very-secret" not in out
+
+
+def test_a_package_of_an_extra_that_is_missing_is_named_with_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(metadata, "requires", lambda _: ["no-such-package>=1; extra == 'shiny'", "ray>=2"])
+    lines = about().splitlines()
+    assert "no-such-package  not installed (extra: shiny)" in lines
+
+
+def test_verbose_alone_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--verbose"]) == 2
+    assert "--verbose goes with --version" in capsys.readouterr().err
+
+
+def test_python_runs_the_package_as_the_command() -> None:
+    done = subprocess.run([sys.executable, "-m", "dray", "--version"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, f"dray {__version__}\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("dray tr", ["plain,train"]),
+        ("dray train --eval-fra", ["plain,--eval-fraction"]),
+        ("dray train --model factor", ["plain,factorization"]),
+        ("dray train dat", ["file,dat"]),
+        ("dray data de", ["plain,describe"]),
+    ],
+)
+def test_a_shell_is_told_the_words_that_fit_and_otherwise_offers_files(words: str, expected: list[str]) -> None:
+    asked = {"_DRAY_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
+    done = subprocess.run(
+        [sys.executable, "-m", "dray"], env={**os.environ, **asked}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == expected
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_the_lines_for_a_shell_are_printed(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", shell]) == 0
+    assert f"_DRAY_COMPLETE={shell}_complete" in capsys.readouterr().out
+
+
+def test_bash_takes_the_lines_and_completes_by_them(tmp_path: Path) -> None:
+    script = f"""
+        dray() {{ {sys.executable} -m dray "$@"; }}
+        eval "$(dray completion bash)"
+        echo '#!/bin/sh' > dray && echo 'exec {sys.executable} -m dray "$@"' >> dray && chmod +x dray
+        COMP_WORDS=(./dray trai) COMP_CWORD=1
+        _dray_completion ./dray
+        echo "${{COMPREPLY[@]}}"
+    """
+    done = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["train"], done.stderr
 
 
 def test_without_a_command_the_help_is_shown_and_the_exit_code_is_2(capsys: pytest.CaptureFixture[str]) -> None:

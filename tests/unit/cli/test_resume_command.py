@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -20,8 +21,11 @@ from dray.jobs.commands import training
 from dray.storage import StorageOptions
 
 
+@dataclass(frozen=True)
 class Result:
     """As much of a TrainResult as the command looks at."""
+
+    warnings: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
         return {"rounds": 100, "failures": 1}

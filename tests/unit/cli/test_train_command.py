@@ -29,6 +29,9 @@ KEYS = {
     "model_digest": str,
     "learner": str,
     "objective": str,
+    "positive_class": int,
+    "rows_dropped": int,
+    "eval_rows_dropped": int,
     "rows": int,
     "eval_rows": int,
     "features": int,
@@ -43,6 +46,8 @@ KEYS = {
     "rows_reloaded": int,
     "identity": dict,
     "warnings": list,
+    "baseline": dict,
+    "verdict": str,
 }
 
 
@@ -211,3 +216,14 @@ def test_one_thread_in_the_environment_does_not_hold_a_run_to_one(tmp_path: Path
     told = json.loads(done.stdout)
     assert told["decided"] == 2
     assert told["busy"] == 2
+
+
+@pytest.mark.parametrize("evaluation", [[], ["--eval-fraction", "0.2"]])
+def test_a_small_run_fits_on_a_screen_and_says_nothing_of_workers_where_there_are_none(
+    data: str, evaluation: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["train", data, "--label", "label", "--workers", "0", "--rounds", "5", *evaluation]) == 0
+    told = capsys.readouterr().err.splitlines()
+    assert len(told) <= 24
+    assert not [line for line in told if "starting" in line or "worker 0 on" in line]
+    assert [line for line in told if "  verdict  " in line] if evaluation else "--eval-fraction 0.2" in "".join(told)

@@ -80,21 +80,21 @@ def test_a_label_is_missing_for_trees_only() -> None:
 def test_what_belongs_to_trees_is_refused_with_a_recommender(key: str, value: Any) -> None:
     error = refused(LEAST | {key: value})
     assert error.what == f"{key} (--{key}) is a key of model xgboost; the model here is factorization."
-    assert error.fix == f"Add model xgboost (--model xgboost), or leave {key} out."
+    assert error.fix == f"Add --model xgboost, or leave {key} (--{key}) out."
 
 
 @pytest.mark.parametrize(
     ("key", "value"),
     [
         *(("user", "u"), ("item", "i"), ("rating", "r"), ("event", "e"), ("time", "t"), ("half_life_days", 3)),
-        *(("eval_by", "time"), ("eval_last", 2), ("eval_at", [5]), ("event_weights", {"view": 2})),
+        *(("eval_last", 2), ("eval_at", [5]), ("event_weights", {"view": 2})),
     ],
 )
 def test_what_belongs_to_recommenders_is_refused_with_trees(key: str, value: Any) -> None:
-    error = refused(TREES | {"eval_fraction": 0.2 if key == "eval_by" else None, key: value})
+    error = refused(TREES | {key: value})
     flag = {"event_weights": "--event-weight"}.get(key, "--" + key.replace("_", "-"))
     assert error.what == f"{key} ({flag}) is a key of model factorization; the model here is xgboost."
-    assert error.fix == f"Add model factorization (--model factorization), or leave {key} out."
+    assert error.fix == f"Add --model factorization, or leave {key} ({flag}) out."
 
 
 def test_the_forgotten_model_is_told_before_the_missing_label() -> None:
@@ -117,10 +117,13 @@ def test_a_key_that_is_misspelt_may_be_meant_as_one_of_another_model() -> None:
     ("values", "what"),
     [
         (RATINGS | {"event": "type"}, "rating (--rating) and event (--event) exclude each other."),
-        (EVENTS | {"half_life_days": 7}, "half_life_days (--half-life-days) needs time."),
-        (EVENTS | {"eval_last": 1}, "eval_last (--eval-last) needs time."),
-        (EVENTS | {"eval_fraction": 0.2, "eval_by": "time"}, "eval_by time (--eval-by time) needs time."),
-        (EVENTS | {"time": "t", "eval_by": "time"}, "eval_by time (--eval-by time) needs eval_fraction."),
+        (EVENTS | {"half_life_days": 7}, "half_life_days (--half-life-days) needs time (--time)."),
+        (EVENTS | {"eval_last": 1}, "eval_last (--eval-last) needs time (--time)."),
+        (EVENTS | {"eval_fraction": 0.2, "eval_by": "time"}, "eval_by time (--eval-by time) needs time (--time)."),
+        (
+            EVENTS | {"time": "t", "eval_by": "time"},
+            "eval_by time (--eval-by time) needs eval_fraction (--eval-fraction).",
+        ),
         (
             RATINGS | {"time": "t", "half_life_days": 7},
             "half_life_days (--half-life-days) is for events, not for ratings.",
@@ -138,8 +141,8 @@ def test_a_key_that_is_misspelt_may_be_meant_as_one_of_another_model() -> None:
             "eval (--eval) and eval_fraction (--eval-fraction) exclude each other.",
         ),
         (EVENTS | {"early_stop": 2}, "early_stop (--early-stop) needs an evaluation set."),
-        (LEAST | {"event_weights": {"view": 2}}, "event_weights (--event-weight) needs event."),
-        (RATINGS | {"event_weights": {"view": 2}}, "event_weights (--event-weight) needs event."),
+        (LEAST | {"event_weights": {"view": 2}}, "event_weights (--event-weight) needs event (--event)."),
+        (RATINGS | {"event_weights": {"view": 2}}, "event_weights (--event-weight) needs event (--event)."),
         (EVENTS | {"event_weights": {}}, "No type of event has a weight above 0."),
         (EVENTS | {"event_weights": {"view": 0, "buy": 0}}, "No type of event has a weight above 0."),
         (LEAST | {"item": "u"}, "user, item, rating, event and time must be different columns."),
@@ -152,7 +155,7 @@ def test_keys_that_do_not_fit_together_say_so_and_what_to_do(values: dict[str, A
 
 
 def test_the_fix_has_the_flag_too() -> None:
-    assert refused(EVENTS | {"eval_last": 1}).fix == "Name the column with the time of an event (--time)."
+    assert refused(EVENTS | {"eval_last": 1}).fix == "Name the column with the time of an event, --time COLUMN."
 
 
 @pytest.mark.parametrize(

@@ -178,10 +178,12 @@ def test_a_configuration_survives_json() -> None:
 
 
 TREES: dict[str, Any] = {"label": "y", "objective": "ranking", "group": "g", "weight": "w", "ignore": ("id", "day")}
+TREES |= {"stratify": False, "missing_label": "error", "times": "parts", "time_form": {"when": "%d.%m.%Y"}}
 EVENTS: dict[str, Any] = {
     "model": "factorization",
     "user": "u",
     "item": "i",
+    "missing_id": "error",
     "event": "type",
     "event_weights": {"view": 0.5, "buy": 7},
     "time": "t",
@@ -209,6 +211,7 @@ EVERY_KEY: dict[str, Any] = {
     "heartbeat_s": 20.0,
     "wait_s": 0.0,
     "out": "runs/one",
+    "overwrite": True,
     "storage": {"endpoint": "http://x:9000", "region": "eu", "profile": "p"},
     "kubernetes": {"name": "first"},
 }
@@ -233,13 +236,15 @@ EITHER_EVAL = {"eval_fraction", "eval_by", "eval_last"}
 
 def test_what_run_json_holds_gives_the_same_configuration_back() -> None:
     trees = make_config(EVERY_KEY | TREES)
-    assert unset(trees) == {"model", "eval_fraction"}
+    assert unset(trees) == {"model", "eval_fraction", "eval_by", "eval_from", "split_by"}
     events = make_config(EVERY_KEY | EVENTS)
     assert unset(events) == {"model", "rating", *EITHER_EVAL}
     elsewise = [
         make_config(without(EVERY_KEY, "eval") | TREES | {"eval_fraction": 0.1}),
         make_config(without(EVERY_KEY, "eval") | EVENTS | {"eval_fraction": 0.1, "eval_by": "time"}),
         make_config(without(EVERY_KEY, "eval") | EVENTS | {"eval_last": 2}),
+        make_config(without(EVERY_KEY, "eval") | TREES | {"eval_by": "day", "eval_from": 2024}),
+        make_config(without(EVERY_KEY, "eval") | TREES | {"split_by": "customer", "eval_fraction": 0.1}),
         make_config(LEAST),
         make_config(LEAST_EVENTS),
         make_config(LEAST_EVENTS | {"rating": "stars"}),
@@ -295,7 +300,7 @@ def test_a_run_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 
 
 def test_a_configuration_has_the_keys_of_its_own_model_only() -> None:
-    assert not make_config(LEAST).model_dump().keys() & {"user", "eval_by", "event_weights"}
+    assert not make_config(LEAST).model_dump().keys() & {"user", "eval_last", "event_weights"}
     assert not make_config(LEAST_EVENTS).model_dump().keys() & {"label", "objective", "ignore"}
 
 

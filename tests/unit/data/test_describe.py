@@ -333,15 +333,16 @@ class TestLayout:
         assert [(found.workers, found.even) for found in layout.dealings] == [(8, True)]
         assert layout.advice is None
 
-    def test_too_few_row_groups_are_told(self) -> None:
-        layout = parquet_layout([1000] * 3, files=1, largest_group_bytes=10**6, workers=4)
-        assert not layout.dealings[0].even and layout.dealings[0].smallest == 0
-        assert layout.advice is not None
-        assert "3 row groups are too few for 4 workers" in layout.advice and "dray data ingest" in layout.advice
+    @pytest.mark.parametrize("rows", [[1000], [1000] * 3, [1000, 1000, 1000, 100]])
+    def test_row_groups_are_judged_as_training_cuts_them(self, rows: list[int]) -> None:
+        layout = parquet_layout(rows, files=1, largest_group_bytes=10**6, workers=4)
+        assert layout.dealings[0].even
+        assert layout.advice is None
 
-    def test_uneven_row_groups_are_told(self) -> None:
-        layout = parquet_layout([1000, 1000, 1000, 100], files=1, largest_group_bytes=10**6, workers=2)
-        assert layout.advice is not None and "cannot be assigned evenly to 2 workers" in layout.advice
+    def test_too_few_rows_are_told(self) -> None:
+        layout = parquet_layout([1, 2], files=1, largest_group_bytes=10**6, workers=4)
+        assert not layout.dealings[0].even and layout.dealings[0].smallest == 0
+        assert layout.advice is not None and "3 rows are too few for 4 workers" in layout.advice
 
     def test_five_percent_more_is_still_even(self) -> None:
         assert assignment([105, 100], 2).even
@@ -354,7 +355,7 @@ class TestLayout:
     def test_without_a_number_the_usual_ones_are_judged(self, tmp_path: Path) -> None:
         write(tmp_path / "a.parquet", {"x": np.arange(8000)}, row_group_rows=1000)
         found = describe(str(tmp_path)).layout
-        assert [dealt.workers for dealt in found.dealings if dealt.even] == [2, 4, 8]
+        assert [dealt.workers for dealt in found.dealings if dealt.even] == [2, 4, 8, 16, 32]
         assert found.rows_per_group == (1000, 1000, 1000)
 
 

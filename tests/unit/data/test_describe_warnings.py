@@ -50,6 +50,8 @@ def about(values: Any, **options: Any) -> list[str]:
         (["1.5", "2", "3", "4", "5", "6", "7", "8", "9", "n/a"] * 200, ["numbers-as-text"]),
         (["01234", "10115", "20095"] * 600, []),
         (["red", "green", "", None] * 500, []),
+        ([f"{i % 28 + 1}.12.2010 0{i % 10}:{i % 60:02}" for i in range(ROWS)], ["text-times"]),
+        ([f"0{i % 9 + 1}/0{i % 7 + 1}/2024" for i in range(ROWS)], ["text-times"]),
         ([[1, 2]] * ROWS, []),
         ([{"a": 1}] * ROWS, []),
         ([b"\x00"] * ROWS, ["constant"]),

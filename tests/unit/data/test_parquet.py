@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 import pyarrow as pa
@@ -8,7 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from dray.data.parquet import read_slices
+from dray.data import parquet_rows
+from dray.data.parquet_rows import read_slices
 from dray.data.shards import Slice
 from dray.errors import DataError, StorageError
 from dray.storage import DEFAULT
@@ -74,27 +76,6 @@ def test_a_file_that_is_gone_when_it_is_read_is_named(tmp_path: Path) -> None:
     (tmp_path / "a.parquet").unlink()
     with pytest.raises(StorageError, match=r"a\.parquet does not exist"):
         list(read_slices(dataset.row_groups, ["x"], [], DEFAULT))
-
-
-@pytest.mark.parametrize("lacking", ["a", "b"])
-def test_a_column_that_only_one_file_has_is_named_with_both_files(tmp_path: Path, lacking: str) -> None:
-    for name in "ab":
-        columns = {"x": [1]} if name == lacking else {"x": [1], "price": [2]}
-        write(tmp_path / f"{name}.parquet", columns)
-    having = "b" if lacking == "a" else "a"
-    with pytest.raises(DataError) as raised:
-        opened(tmp_path)
-    expected = f'column "price" is in {tmp_path / having}.parquet but not in {tmp_path / lacking}.parquet'
-    assert expected in raised.value.what
-
-
-def test_a_column_with_two_types_is_named_with_both_files(tmp_path: Path) -> None:
-    write(tmp_path / "a.parquet", {"x": pa.array([1], pa.int64())})
-    write(tmp_path / "b.parquet", {"x": pa.array([1.0], pa.float64())})
-    with pytest.raises(DataError) as raised:
-        opened(tmp_path)
-    assert '"x" is int64 in' in raised.value.what
-    assert f"double in {tmp_path / 'b.parquet'}" in raised.value.what
 
 
 def test_files_may_order_their_columns_differently(tmp_path: Path) -> None:
@@ -178,13 +159,28 @@ def cut_file(tmp_path_factory: pytest.TempPathFactory) -> Slice:
     return dataset.row_groups[0]
 
 
-def test_reading_leaves_no_file_open(tmp_path: Path) -> None:
+def test_reading_leaves_no_file_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet_rows, "SMALL_ROWS", 1)
+    monkeypatch.setattr(parquet_rows, "WHOLE_FILE_BYTES", 0)
     dataset = opened(*(write(tmp_path / f"{index}.parquet", {"x": range(3)}) for index in range(5)))
     batches = read_slices(dataset.row_groups, ["x"], [], DEFAULT)
     for _ in range(3):
         next(batches)
     assert files_open(tmp_path) == 1
     batches.close()
+    assert files_open(tmp_path) == 0
+
+
+def test_small_files_that_are_read_ahead_are_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parquet_rows, "WHOLE_FILE_BYTES", 0)
+    monkeypatch.setattr(parquet_rows, "MOST_FILES", 2)
+    dataset = opened(*(write(tmp_path / f"{index:02}.parquet", {"x": [index]}) for index in range(30)))
+    batches = read_slices(dataset.row_groups, ["x"], [], DEFAULT)
+    next(batches)
+    batches.close()
+    for thread in threading.enumerate():
+        if thread.name.startswith("dray-read"):
+            thread.join(10)
     assert files_open(tmp_path) == 0
 
 

@@ -16,11 +16,11 @@ import pytest
 
 import datasets
 import dray
-from dray import predicting
 from dray.batch.options import Options
 from dray.data import describe as describing
 from dray.data.open_source import open_source
-from dray.data.parquet import Dataset, open_dataset, read_slices
+from dray.data.parquet import Dataset, open_dataset
+from dray.data.parquet_rows import read_slices
 from dray.data.scan import scan
 from dray.data.shards import Slice
 from dray.data.stream import Stream
@@ -29,6 +29,7 @@ from dray.ingesting import task
 from dray.ingesting.ingest import ingest
 from dray.learners.factorization import rows as factor_rows
 from dray.learners.factorization.events import RowRule
+from dray.predicting import predict as predicting
 from dray.storage import DEFAULT
 from s3_server import CACHE_S, S3Server
 from small_data import prepare, units, write
@@ -157,13 +158,13 @@ def test_a_prediction_notices_and_writes_nothing(tmp_path: Path, monkeypatch: py
     table = datasets.binary(200)
     pq.write_table(table, "a.parquet")
     dray.train("a.parquet", label="label", rounds=2, workers=0, threads=1, out="run")
-    destinations = predicting._destinations
+    destinations = predicting.output_files
 
-    def replaced(*arguments: Any) -> Any:
+    def replaced(*arguments: Any, **named: Any) -> Any:
         pq.write_table(table.slice(0, 50), "a.parquet")
-        return destinations(*arguments)
+        return destinations(*arguments, **named)
 
-    monkeypatch.setattr(predicting, "_destinations", replaced)
+    monkeypatch.setattr(predicting, "output_files", replaced)
     with pytest.raises(DataError, match=CHANGED):
         dray.predict("run", "a.parquet", "out", workers=0)
     assert not list(Path("out").rglob("*.parquet"))

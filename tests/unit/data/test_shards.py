@@ -3,11 +3,12 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dray.data.shards import GroupEdges, Slice, Unit, Units, assign, assign_evenly, keep_groups_whole, rows_of
+from dray.data.shards import GroupEdges, Slice, Unit, Units, assign, assign_evenly, divided, keep_groups_whole, rows_of
 from dray.errors import DataError
 
 
@@ -76,15 +77,33 @@ def test_the_same_input_is_dealt_the_same_way() -> None:
     assert assign(units, 3) == assign(list(units), 3)
 
 
+@pytest.mark.parametrize("workers", [1, 2, 3, 4, 7])
+@pytest.mark.parametrize("sizes", [[400], [100] * 3, [60, 60, 5], [1, 300, 1], [100] * 17])
+def test_row_groups_that_are_few_are_cut_so_that_workers_get_as_many_rows(sizes: list[int], workers: int) -> None:
+    groups = row_groups(sizes)
+    pieces = divided(groups, workers)
+    held = [rows_of(shard) for shard in assign(alone(pieces), workers)]
+    assert max(held) <= 1.05 * min(held) + 1
+    for group in groups:
+        own = [piece for piece in pieces if piece.row_group == group.row_group and piece.file == group.file]
+        assert [own[0].start, *(piece.stop for piece in own)] == [*(piece.start for piece in own), group.stop]
+    assert [piece.position for piece in pieces] == [0, *np.cumsum([piece.rows for piece in pieces])[:-1]]
+
+
+@pytest.mark.parametrize(("sizes", "workers"), [([100] * 8, 4), ([100] * 8, 1), ([5, 90], 1), ([7] * 42, 2)])
+def test_row_groups_that_can_be_assigned_evenly_stay_whole(sizes: list[int], workers: int) -> None:
+    assert divided(row_groups(sizes), workers) == row_groups(sizes)
+
+
 def test_too_few_row_groups_name_both_numbers_and_the_way_out() -> None:
     with pytest.raises(DataError) as raised:
         assign(alone(row_groups([10, 10])), 3)
-    assert raised.value.what == "2 row groups are too few for 3 workers."
+    assert raised.value.what == "The rows can be divided among 2 workers at most, not 3."
     assert "--workers 2" in raised.value.fix
 
 
 def test_one_row_group_is_told_in_the_singular() -> None:
-    with pytest.raises(DataError, match="1 row group is too few for 2 workers"):
+    with pytest.raises(DataError, match="among 1 worker at most, not 2"):
         assign(alone(row_groups([10])), 2)
 
 

@@ -184,11 +184,18 @@ def test_a_ranking_group_is_whole_in_one_part(
     assert 0.2 < len(held["eval"]) / (ids[-1] + 1) < 0.4
 
 
-def test_every_row_read_is_told(dataset: Dataset) -> None:
+@pytest.mark.parametrize("spooled", [False, True])
+def test_every_pass_tells_every_row_read(dataset: Dataset, spooled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streaming, "are_small", lambda slices: spooled)
+    small_batches(monkeypatch, 61)
     told: list[int] = []
     stream = Stream(whole(dataset), prepared(dataset, split=Split(0.1, 0)), "eval", told.append)
     list(stream.batches())
     assert sum(told) == ROWS
+    for passes in (2, 3):
+        list(stream.matrices())
+        assert sum(told) == passes * ROWS
+    stream.close()
 
 
 def test_a_row_without_a_group_is_refused(tmp_path: Path) -> None:
@@ -300,3 +307,37 @@ def test_memory_of_arrays_that_are_gone_goes_back_to_the_system() -> None:
     give_memory_back()
     assert process.memory_info().rss < before - 24_000_000
     assert kept.all()
+
+
+@pytest.mark.parametrize("rows", [1, 7, 5000])
+def test_rows_without_a_label_leave_their_groups_whatever_the_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int
+) -> None:
+    query = query_ids(400)
+    holes = np.random.default_rng(2).random(400) < 0.5
+    holes[query == query[100]] = True
+    table = pa.table({"row": pa.array(np.arange(400.0), mask=holes), "x": range(400), "query": query})
+    dataset = opened(write(tmp_path / "ranked" / "a.parquet", table, 90))
+    preparation = prepare(dataset, label="row", group="query")
+    small_batches(monkeypatch, rows)
+    stream = Stream(whole(dataset, "query"), preparation, "all")
+    found, left = joined(list(stream.batches())), np.flatnonzero(~holes)
+    assert found.label.tolist() == found.positions.tolist() == left.tolist()
+    assert stream.dropped.tolist() == np.flatnonzero(holes).tolist()
+    assert found.group_starts is not None
+    assert np.flatnonzero(found.group_starts).tolist() == np.unique(query[left], return_index=True)[1].tolist()
+    assert np.concatenate(list(stream.matrices())).ravel().tolist() == left.tolist()
+
+
+def test_rows_without_a_label_are_left_out_of_their_own_subset(dataset: Dataset, tmp_path: Path) -> None:
+    holes = np.arange(ROWS) % 5 == 0
+    table = pa.table({"row": np.where(holes, np.nan, np.arange(ROWS)), "x": range(ROWS)})
+    data = opened(write(tmp_path / "gaps" / "a.parquet", table, 500))
+    split = Split(0.3, 1)
+    preparation = prepare(data, label="row", split=split)
+    for part, chosen in (("eval", split.picks(np.arange(ROWS))), ("train", ~split.picks(np.arange(ROWS)))):
+        stream = Stream(whole(data), preparation, part)  # type: ignore[arg-type]
+        assert joined(list(stream.batches())).label.tolist() == np.flatnonzero(chosen & ~holes).tolist()
+        assert stream.dropped.tolist() == np.flatnonzero(chosen & holes).tolist()
+    kept = first_pass(whole(data), replace(preparation, missing_label="error", split=None))
+    assert np.isnan(kept.label).sum() == holes.sum()

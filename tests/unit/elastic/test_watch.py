@@ -38,6 +38,14 @@ def test_progress_is_told_only_when_there_is_some() -> None:
     ]
 
 
+def test_what_takes_long_is_told_once_though_all_workers_do_it() -> None:
+    looker, told = watch()
+    looker.look({0: status(), 1: status(doing="kernels are compiled")})
+    looker.look({0: status(doing="kernels are compiled"), 1: status(doing="kernels are compiled")})
+    looker.look({0: status(), 1: status()})
+    assert told.of("worker_busy") == [{"worker": 1, "host": "host", "doing": "kernels are compiled"}]
+
+
 ONE, TWO, THREE = (Step(number, number / 4, {"eval-auc": 0.6 + number / 10}) for number in (1, 2, 3))
 
 

@@ -13,7 +13,8 @@ import pytest
 from ingest_rows import HERE, read, write_csv
 
 from dray.data.open_source import open_source
-from dray.data.parquet import open_dataset, read_slices
+from dray.data.parquet import open_dataset
+from dray.data.parquet_rows import read_slices
 from dray.errors import DrayError, StorageError
 from dray.events.kinds import Event, Warned
 from dray.ingesting import plan, task

@@ -22,6 +22,7 @@ KEYS = {
     "seconds": float,
     "output": str,
     "rejects": type(None),
+    "extra_fields": dict,
     "parts": dict,
     "resumed": int,
 }
@@ -77,6 +78,19 @@ def test_a_moment_for_the_test(capsys: pytest.CaptureFixture[str]) -> None:
 def test_directories_by_value(work: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert document(capsys, "--partition-by", "s")["files"] == 3
     assert {path.name for path in (work / "out").iterdir()} == {"_ingest.json", "s=a", "s=b", "s=c"}
+
+
+def test_columns_whose_types_do_not_fit_are_left_out_by_naming_others(
+    work: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (work / "a.csv").unlink()
+    (work / "a.csv").mkdir()
+    (work / "a.csv" / "1.csv").write_text("x,day\n1,2026-01-01\n")
+    (work / "a.csv" / "2.csv").write_text("x,day\n2,monday\n")
+    assert 'column "day" is' in error(capsys)
+    assert main(["data", "ingest", "a.csv", "out", "--where", "here"]) == 2
+    assert "Or name columns to keep: --columns." in capsys.readouterr().err
+    assert document(capsys, "--columns", "x")["rows_kept"] == 2
 
 
 @pytest.mark.parametrize(

@@ -31,6 +31,7 @@ def test_a_report_comes_back_from_the_journal_as_it_was(tmp_path: Path) -> None:
         rows_transformed=9,
         files=(Written("train/part-00003.parquet", 7, 1234, "train"),),
         rejects=(("a.csv", 1, "a.csv, line 2: no"),),
+        extra_fields={"promo": 2},
     )
     journal(tmp_path).record(report)
     assert journal(tmp_path).reports(4) == {3: report}
@@ -55,6 +56,8 @@ def test_a_report_that_cannot_be_read_is_as_good_as_none(tmp_path: Path) -> None
         {"files": [{"name": "\ud800", "rows": 1, "bytes": 1}]},
         {"files": [{"name": "a", "rows": 1, "bytes": 1, "part": "x"}]},
         {"rejects": [["a.csv", None, "no"]]},
+        {"extra_fields": {"promo": "2"}},
+        {"extra_fields": ["promo"]},
         {"new": 1},
     ],
 )

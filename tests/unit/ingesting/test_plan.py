@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dray.data.source import Piece
-from dray.ingesting.plan import group_bytes, make_tasks, part_name, task_bytes
+from dray.ingesting.plan import group_bytes, group_rows, make_tasks, part_name, task_bytes
 
 MB = 1 << 20
 
@@ -21,9 +21,22 @@ def test_a_task_is_a_sixteenth_within_bounds(total: int, task: int) -> None:
 
 def test_row_groups_are_many_enough_to_be_dealt_and_small_enough_for_memory() -> None:
     assert 2000 * MB / group_bytes(2000 * MB) == pytest.approx(128, rel=0.01)
-    assert MB / group_bytes(MB) == 32
     assert group_bytes(10**13) == 24 * MB
-    assert group_bytes(10) == 4096
+
+
+@pytest.mark.parametrize(
+    ("wanted", "row_bytes", "rows"),
+    [
+        (0, 100, 50_000),
+        (24 * MB, 100, 251_658),
+        (24 * MB, 1, 1 << 20),
+        (24 * MB, 1_000, 50_000),
+        (24 * MB, 64 * 1024, 1024),
+        (1, 100 * MB, 1),
+    ],
+)
+def test_a_row_group_has_50_000_rows_at_least_unless_they_are_wide(wanted: int, row_bytes: float, rows: int) -> None:
+    assert group_rows(wanted, row_bytes) == rows
 
 
 @given(st.lists(st.integers(0, 100), max_size=40), st.integers(1, 120))

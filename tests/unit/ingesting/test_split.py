@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dray.data.value_hashes import hash_rows
 from dray.errors import ConfigError
 from dray.ingesting.recipe import HashSplit, TimeSplit
-from dray.ingesting.split import for_test, hash_rows, require_splittable
+from dray.ingesting.split import for_test, require_splittable
 
 PINNED = {
     "i": [5167152401845298320, 2832994270323214407, 14624565618077648986],

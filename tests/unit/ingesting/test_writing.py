@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from dray.errors import DataError
-from dray.ingesting import writing
+from dray.ingesting import plan, writing
 from dray.ingesting.recipe import HashSplit, Recipe
 from dray.ingesting.writing import NO_VALUE, Layout, divide, repeating
 from dray.ingesting.written import Written
@@ -23,23 +23,65 @@ def layout(out: Path, columns: tuple[str, ...], group_bytes: int = 1 << 20, **re
     return Layout(str(out), DEFAULT, str(out / "_ingest" / "scratch"), Recipe(**recipe), columns, group_bytes)
 
 
+@pytest.fixture
+def hundred_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The least rows of a row group."""
+    monkeypatch.setattr(plan, "LEAST_GROUP_ROWS", 100)
+
+
+@pytest.mark.usefixtures("hundred_rows")
 def test_row_groups_have_an_even_size_whatever_the_batches(tmp_path: Path) -> None:
     batches = [pa.record_batch({"x": pa.array(range(start, start + rows))}) for start, rows in ((0, 10), (10, 990))]
     with layout(tmp_path, ("x",), group_bytes=800).open("part.parquet") as parts:
         for batch in batches:
             parts.add(batch)
         (written,) = parts.finish()
-    footer = pq.read_metadata(tmp_path / "part.parquet")
-    assert [footer.row_group(i).num_rows for i in range(footer.num_row_groups)] == [100] * 10
+    assert groups_of(tmp_path / "part.parquet") == [100] * 10
     assert written == Written("part.parquet", 1000, (tmp_path / "part.parquet").stat().st_size)
     assert pq.read_table(tmp_path / "part.parquet")["x"].to_pylist() == list(range(1000))
 
 
+@pytest.mark.usefixtures("hundred_rows")
 def test_the_rest_goes_along_with_the_last_row_group(tmp_path: Path) -> None:
     table = pa.table({"x": pa.array(range(240))})
     layout(tmp_path, ("x",), group_bytes=800).write("part.parquet", table)
-    footer = pq.read_metadata(tmp_path / "part.parquet")
-    assert [footer.row_group(i).num_rows for i in range(footer.num_row_groups)] == [100, 140]
+    assert groups_of(tmp_path / "part.parquet") == [100, 140]
+
+
+def test_a_small_file_is_one_row_group_whatever_its_first_rows_are(tmp_path: Path) -> None:
+    long = pa.record_batch({"x": pa.array(["a" * 1_000_000])})
+    short = pa.record_batch({"x": pa.array(["a"] * 60_000)})
+    with layout(tmp_path, ("x",), group_bytes=1).open("part.parquet") as parts:
+        parts.add(long)
+        parts.add(short)
+        parts.finish()
+    assert groups_of(tmp_path / "part.parquet") == [60_001]
+
+
+def test_wide_rows_are_written_before_they_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan, "WIDE_GROUP_BYTES", 40_000)
+    wide = pa.record_batch({"x": pa.array(["a" * 1_000] * 100)})
+    with layout(tmp_path, ("x",), group_bytes=1).open("part.parquet") as parts:
+        parts.add(pa.record_batch({"x": pa.array(["a"] * 20)}))
+        for _ in range(3):
+            parts.add(wide)
+        parts.finish()
+    assert all(30 <= rows <= 70 for rows in groups_of(tmp_path / "part.parquet"))
+
+
+def test_a_dictionary_that_batches_share_does_not_count_for_each(tmp_path: Path) -> None:
+    colours = pa.array([f"colour {index}" for index in range(100_000)])
+    with layout(tmp_path, ("x",), group_bytes=1).open("part.parquet") as parts:
+        for start in range(100):
+            codes = pa.array(range(start * 10, start * 10 + 10), pa.int32())
+            parts.add(pa.record_batch({"x": pa.DictionaryArray.from_arrays(codes, colours)}))
+        parts.finish()
+    assert groups_of(tmp_path / "part.parquet") == [1000]
+
+
+def groups_of(file: Path) -> list[int]:
+    footer = pq.read_metadata(file)
+    return [footer.row_group(index).num_rows for index in range(footer.num_row_groups)]
 
 
 def test_a_file_that_is_not_finished_is_not_there(tmp_path: Path) -> None:

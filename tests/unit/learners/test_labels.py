@@ -33,7 +33,7 @@ def test_the_summaries_of_parts_add_up_to_that_of_the_whole(labels: np.ndarray, 
 
 
 def test_a_summary_counts_what_is_missing_and_leaves_it_out_of_the_range() -> None:
-    assert summary(np.nan, 3, np.inf, -1) == LabelSummary(4, 2, -1, 3, True)
+    assert summary(np.nan, 3, np.inf, -1) == LabelSummary(4, 2, -1, 3, True, infinite=1)
     assert not summary(0.5, 1).whole
 
 
@@ -130,10 +130,10 @@ def test_negative_relevance_does_not_fit_ranking() -> None:
         check_labels(NUMBER, summary(-1, 2), "rank:ndcg", ranking=True)
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
+@pytest.mark.parametrize(("bad", "told"), [(np.nan, "no value"), (np.inf, "an infinite value")])
 @pytest.mark.parametrize("objective", ["binary:logistic", "multi:softprob", "reg:squarederror"])
-def test_labels_that_are_not_finite_are_counted(bad: float, objective: str) -> None:
-    with pytest.raises(DataError, match='1 of 3 rows have no finite value in the label "y"'):
+def test_labels_that_are_not_finite_are_counted(bad: float, told: str, objective: str) -> None:
+    with pytest.raises(DataError, match=f'1 of 3 rows have {told} in the label "y"'):
         check_labels(NUMBER, summary(0, bad, 1), objective, ranking=False)
 
 

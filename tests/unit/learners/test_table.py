@@ -7,15 +7,19 @@ import pyarrow as pa
 import pytest
 
 from dray.data.features import Column
+from dray.data.parquet import open_dataset
 from dray.data.scan import Found, scan
 from dray.errors import DataError
 from dray.learners.configs import make_config
+from dray.learners.layouts import ShardReport
 from dray.learners.table import (
     Roles,
+    TableDriver,
     assign_roles,
     check_eval_schema,
     scan_shares,
     units_of,
+    unread,
     with_categories,
 )
 from dray.learners.table_config import TableConfig
@@ -109,23 +113,44 @@ def test_a_class_that_an_earlier_run_did_not_know_is_refused() -> None:
 
 def test_without_groups_every_row_group_can_be_assigned(tmp_path: Path) -> None:
     dataset = opened(write(tmp_path / "a.parquet", {"x": range(10), "y": range(10)}, 4))
-    assert units_of(dataset, ROLES, []) == [(piece,) for piece in dataset.row_groups]
+    assert units_of(dataset.row_groups, ROLES, []) == [(piece,) for piece in dataset.row_groups]
 
 
 def test_with_groups_only_whole_groups_can_be_assigned(tmp_path: Path) -> None:
     dataset = opened(write(tmp_path / "a.parquet", {"q": [1, 1, 1, 2, 2, 2, 2, 3]}, 2))
     roles = Roles((Column("x", "number"),), Column("y", "number"), None, "q")
-    shares = scan_shares(dataset, 3)
+    shares = scan_shares(dataset.row_groups, 3)
     looked = [scan(share, [], "q", DEFAULT) for share in shares]
-    sizes = [sum(piece.rows for piece in unit) for unit in units_of(dataset, roles, looked)]
+    sizes = [sum(piece.rows for piece in unit) for unit in units_of(dataset.row_groups, roles, looked)]
     assert sizes == [3, 4, 1]
 
 
 @pytest.mark.parametrize("workers", [1, 2, 9])
 def test_every_row_group_is_scanned_once(tmp_path: Path, workers: int) -> None:
     dataset = opened(write(tmp_path / "a.parquet", {"x": range(20)}, 4))
-    shares = scan_shares(dataset, workers)
+    shares = scan_shares(dataset.row_groups, workers)
     assert len(shares) == workers
     assert sorted((piece for share in shares for piece in share), key=lambda piece: piece.position) == list(
         dataset.row_groups
     )
+
+
+def test_a_row_group_in_which_no_row_has_a_label_is_no_unit(tmp_path: Path) -> None:
+    place = write(tmp_path / "a.parquet", {"x": range(6), "y": [None, None, 1, None, 2, 3]}, 2)
+    dataset = open_dataset([place], DEFAULT, statistics=lambda _: True)
+    assert unread(dataset, "y", drops=True) == {dataset.row_groups[0]}
+    assert unread(dataset, "y", drops=False) == set()
+    told: list[Any] = []
+    driver = TableDriver(config(data=place), DEFAULT, told.append)
+    driver.check_schema(dataset.schema, evaluation=False)
+    driver.open(dataset, None)
+    assert driver.units(NoWorkers())[0] == [(piece,) for piece in dataset.row_groups[1:]]
+    assert "3 of 6 rows" in told[0].message
+    assert driver.dropped([ShardReport(3, 0, 0.1, rows_dropped=1)]) == (3, 0)
+
+
+class NoWorkers:
+    count = 0
+
+    def run(self, *_: Any) -> Any:
+        raise AssertionError("nothing is to be looked through")

@@ -14,16 +14,20 @@ from dray.storage import DEFAULT
 TEXTS, NUMBERS = pa.array(["007", "7"]), pa.array([7, 8])
 
 
-def test_ids_of_a_file_stay_apart_as_the_model_has_them(tmp_path: Path) -> None:
-    file = tmp_path / "users.csv"
-    file.write_text("user\n007\n7\n")
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("users.csv", "user\n007\n7\n"), ("users.jsonl", '{"user": "007"}\n{"user": 7}\n')],
+)
+def test_ids_of_a_file_stay_apart_as_the_model_has_them(tmp_path: Path, name: str, content: str) -> None:
+    file = tmp_path / name
+    file.write_text(content)
     assert ids_of(str(file), TEXTS, "user", "user", DEFAULT).to_pylist() == ["007", "7"]
 
 
 @pytest.mark.parametrize(
     ("name", "content", "like"),
     [
-        ("users.jsonl", '{"user": "007"}\n{"user": 7}\n', TEXTS),
+        ("users.jsonl", '{"user": "007"}\n{"user": \n', TEXTS),
         ("users.csv", "user,x\n7,1\n8\n", NUMBERS),
     ],
 )

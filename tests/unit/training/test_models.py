@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pytest
@@ -20,6 +20,7 @@ from dray.elastic.stopped import RunStopped
 from dray.errors import ConfigError, DrayError
 from dray.events.kinds import StepFinished
 from dray.events.telemetry import Telemetry
+from dray.learners.baseline import NO_BASELINE, Baseline
 from dray.learners.checkpoint import Checkpoint, Step
 from dray.learners.configs import make_config
 from dray.learners.factorization.learner import FACTORIZATION
@@ -42,6 +43,8 @@ class FakeModel:
     """What the epochs came to."""
 
     letters: bytes
+    baseline: ClassVar[Baseline] = NO_BASELINE
+    metrics: ClassVar[dict[str, float]] = {}
 
     def save(self, directory: RunDirectory) -> None:
         directory.write_bytes("model/model.json", self.letters)

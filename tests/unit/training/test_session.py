@@ -245,9 +245,13 @@ def test_rows_of_ranking_data_are_refused_in_words(tmp_path: Path) -> None:
 def test_a_missing_label_is_told_for_some_rows_as_for_all(tmp_path: Path) -> None:
     table = pa.table({"x": np.arange(400.0), "y": [None, *([1.0, 2.0] * 199), 1.0]})
     data = datasets.write(tmp_path / "missing", table, files=2)
-    with dray.session(data, label="y", rounds=1, workers=0) as session:
+    with pytest.raises(DataError, match="1 of 400 rows have no value"):
+        dray.session(data, label="y", rounds=1, workers=0, missing_label="error")
+    table = pa.table({"x": np.arange(400.0), "y": [np.nan, *([1.0, 2.0] * 199), 1.0]})  # no footer counts it
+    data = datasets.write(tmp_path / "nan", table, files=2)
+    with dray.session(data, label="y", rounds=1, workers=0, missing_label="error") as session:
         for rows in (None, np.ones(400, np.bool_)):
-            with pytest.raises(DataError, match=r"missing|null|no value"):
+            with pytest.raises(DataError, match="rows have no value"):
                 session.fit(rows=rows)
 
 

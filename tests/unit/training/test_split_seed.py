@@ -39,7 +39,7 @@ def test_another_seed_with_the_same_split_seed_is_evaluated_on_the_same_rows(dat
     assert first.model_digest != second.model_digest
     # The run itself compares the rows: it refuses to evaluate on rows that the earlier one was trained on.
     assert trees(data, seed=3, split_seed=4, continue_from=first.directory).eval_rows == first.eval_rows
-    with pytest.raises(ConfigError, match="--split-seed 4"):
+    with pytest.raises(ConfigError, match="split_seed=4"):
         trees(data, seed=1, split_seed=5, continue_from=first.directory)
 
 

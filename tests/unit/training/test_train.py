@@ -14,7 +14,7 @@ import xgboost
 
 import datasets
 import dray
-from dray.data.split import Split
+from dray.data.split import Split, hashed
 from dray.errors import ConfigError
 from dray.learners.xgboost.result import TrainResult
 from dray.runs.directory import open_run
@@ -90,7 +90,7 @@ def test_the_objective_follows_from_the_label(
         (pa.array(["no", "yes"] * 300), "binary:logistic"),
         (pa.array(["a", "b", "c"] * 200).dictionary_encode(), "multi:softprob"),
         (pa.array([0, 1, 2] * 200), "reg:squarederror"),
-        (pa.array([1, 2] * 300), "reg:squarederror"),
+        (pa.array([1, 2] * 300), "binary:logistic"),
     ],
     ids=["booleans", "two strings", "three of a dictionary", "three numbers", "two other numbers"],
 )
@@ -106,11 +106,17 @@ def test_whole_numbers_are_classes_when_asked_for(tmp_path: Path) -> None:
     assert len(trees(result)) == 6
 
 
-def test_the_metrics_of_a_split_are_those_of_its_rows(data: dict[str, str]) -> None:
-    result = run(data["binary"], eval_fraction=0.3, seed=5)
-    picked = Split(0.3, 5).picks(np.arange(datasets.ROWS))
+@pytest.mark.parametrize("stratify", [False, True])
+def test_the_metrics_of_a_split_are_those_of_its_rows(data: dict[str, str], stratify: bool) -> None:
+    result = run(data["binary"], eval_fraction=0.3, seed=5, stratify=stratify)
+    labels, positions = datasets.read(data["binary"])["label"].to_numpy(), np.arange(datasets.ROWS)
+    picked = Split(0.3, 5).picks(positions)
+    if stratify:  # of each class the rows of the lowest hashes
+        order = positions[np.argsort(hashed(positions, 5), kind="stable")]
+        classes = [order[labels[order] == value] for value in (0, 1)]
+        picked = np.isin(positions, np.concatenate([rows[: round(0.3 * len(rows))] for rows in classes]))
     scores = predictions(result, data["binary"])["prediction"].to_numpy()[picked]
-    truth = datasets.read(data["binary"])["label"].to_numpy()[picked]
+    truth = labels[picked]
     assert result.eval_rows == picked.sum()
     assert result.metrics["eval-auc"] == pytest.approx(datasets.auc(truth, scores), abs=1e-6)
     losses = -np.log(np.where(truth == 1, scores, 1 - scores))
@@ -258,7 +264,8 @@ def test_sampling_rows_breaks_the_promise_and_says_so(data: dict[str, str]) -> N
     assert any("subsample" in warning for warning in result.warnings)
 
 
-def test_threads_are_what_was_asked_for_and_measured(data: dict[str, str]) -> None:
+def test_threads_are_what_was_asked_for_and_measured(data: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("dray.threads.verify.LEAST_SECONDS", 0.0)  # this run is too short to be judged otherwise
     most = cpus_of_this_process()
     for asked, decided in ((None, most), (1, 1)):
         result = run(data["binary"], threads=asked)

@@ -33,8 +33,8 @@ def check_place(api: Api, settings: Settings, permissions: Sequence[tuple[str, s
     if not api.serves_kuberay():
         raise ClusterError(
             f"The cluster {api.context or 'of this pod'} has no KubeRay: ray.io/v1 is not served there.",
-            fix="Install it: helm repo add kuberay https://ray-project.github.io/kuberay-helm && "
-            "helm install kuberay-operator kuberay/kuberay-operator --version 1.7.0",
+            fix="Install it: `helm repo add kuberay https://ray-project.github.io/kuberay-helm && "
+            "helm install kuberay-operator kuberay/kuberay-operator --version 1.7.0`",
         )
     if not _is_there(api, "Namespace", settings.namespace):
         raise ClusterError(

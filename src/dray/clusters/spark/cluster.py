@@ -122,7 +122,7 @@ def _session() -> tuple[Any, bool]:
             raise ClusterError(
                 "There is no Spark session in this process.",
                 fix='Make it before dray.train(..., cluster="spark"), run under spark-submit, or say which Spark: '
-                "PYSPARK_SUBMIT_ARGS='--master spark://host:7077 pyspark-shell' dray train ...",
+                "`PYSPARK_SUBMIT_ARGS='--master spark://host:7077 pyspark-shell' dray train ...`",
             )
         ours = not there and "DATABRICKS_RUNTIME_VERSION" not in os.environ
         builder = SparkSession.builder.appName("dray") if ours else SparkSession.builder
@@ -215,7 +215,7 @@ def _check_executors(session: Any, decided: Plan) -> dict[str, str]:
                 raise ClusterError(
                     f"An executor of Spark's has {f'{name} {found[name]}' if found[name] else f'no {name}'}, "
                     f"the driver {value}.",
-                    fix="Use the same environment on both: PYSPARK_PYTHON, --archives, or %pip install on Databricks.",
+                    fix="Use one environment on both: PYSPARK_PYTHON, `--archives`, or %pip install on Databricks.",
                 )
     return next(({"PATH": found["path"]} for found in there if found["path"]), {})
 

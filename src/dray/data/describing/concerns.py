@@ -15,6 +15,7 @@ from dray.data.describing import values as v
 from dray.data.describing.figures import ColumnProfile, Concern, Figure
 from dray.data.describing.profile import FEW_VALUES
 from dray.data.features import is_text
+from dray.data.times import recognise
 
 MOSTLY = 0.95
 ID_SHARE = 0.99
@@ -40,6 +41,8 @@ def concerns_about(profile: ColumnProfile, column: pa.ChunkedArray, is_label: bo
         return [*found, *_label(profile)]
     if pt.is_nested(column.type) or not profile.seen:
         return found
+    if times := _text_times(profile, column):
+        return [*found, times]
     return [*found, *_identity(profile, v.plain_array(column)), *_numbers_as_text(profile, column)]
 
 
@@ -55,7 +58,7 @@ def leak_concerns(label: ColumnProfile, table: pa.Table, profiles: Sequence[Colu
             continue
         column = v.plain_array(table[profile.name])
         if profile.kind == "text":
-            bins = leaks.bins_of_codes(_codes(column), target)
+            bins = leaks.bins_of_codes(codes_of(column), target)
         else:
             bins = leaks.bins_of_numbers(v.numbers(column), target)
         measure = leaks.how_far_decided(bins, target)
@@ -112,7 +115,7 @@ def _label(profile: ColumnProfile) -> Iterator[Concern]:
 def _identity(profile: ColumnProfile, column: pa.Array) -> Iterator[Concern]:
     """Nearly every value is different, or values count up."""
     share = profile.distinct_seen / profile.seen
-    discrete = pt.is_integer(column.type) or pt.is_decimal(column.type) or profile.kind == "text" or _whole(column)
+    discrete = pt.is_integer(column.type) or _is_whole_decimal(column.type) or profile.kind == "text" or _whole(column)
     if profile.seen >= ID_LEAST and share >= ID_SHARE and discrete:
         if profile.kind == "text" and pc.mean(pc.utf8_length(column)).as_py() > ID_CHARACTERS:
             yield Concern("many-values", profile.name, "free text: nearly every value is different", share)
@@ -126,6 +129,11 @@ def _identity(profile: ColumnProfile, column: pa.Array) -> Iterator[Concern]:
         about = "" if profile.distinct.basis == "exact" else "about "
         message = f"{about}{profile.distinct.value:,} different texts: each becomes a category"
         yield Concern("many-values", profile.name, message, float(profile.distinct.value))
+
+
+def _is_whole_decimal(arrow: pa.DataType) -> bool:
+    """Whether decimals have no digits after the point: prices are no ids."""
+    return bool(pt.is_decimal(arrow)) and arrow.scale <= 0
 
 
 def _whole(column: pa.Array) -> bool:
@@ -151,14 +159,30 @@ def _numbers_as_text(profile: ColumnProfile, column: pa.ChunkedArray) -> Iterato
     yield Concern("numbers-as-text", profile.name, f"numbers kept as text ({share:.0%} of the values{but})", share)
 
 
+def _text_times(profile: ColumnProfile, column: pa.ChunkedArray) -> Concern | None:
+    if not is_text(column.type):
+        return None
+    look = recognise(column.combine_chunks())
+    if not look.form and not look.problem:
+        return None
+    such = f"times kept as text, such as {look.examples[0]!r}"
+    if look.problem == "ambiguous":
+        message = f"{such}: no value tells the day from the month: train --time-form '{profile.name}={look.suggested}'"
+    elif look.problem == "mixed":
+        message = f"{such} and {look.examples[1]!r}, in two forms: write them in one"
+    else:
+        message = f"{such}: train reads them as seconds since 1970; train --times parts makes year to hour of them"
+    return Concern("text-times", profile.name, message)
+
+
 def _target(label: ColumnProfile, column: pa.ChunkedArray) -> leaks.Label | None:
     array = v.plain_array(column)
     if label.kind in ("text", "boolean") or (label.kind == "number" and label.distinct_seen <= FEW_VALUES):
-        return leaks.label_of_classes(_codes(array))
+        return leaks.label_of_classes(codes_of(array))
     return leaks.label_of_numbers(v.numbers(array)) if label.kind != "other" else None
 
 
-def _codes(array: pa.Array) -> leaks.Codes:
+def codes_of(array: pa.Array) -> leaks.Codes:
     """Return a number for each value, -1 where it is missing."""
     if pt.is_floating(array.type):
         array = pc.if_else(pc.is_nan(array), None, array)

@@ -110,8 +110,8 @@ class Layout:
 
 
 Concerning = Literal[
-    "empty", "constant", "mostly-missing", "id", "many-values", "numbers-as-text", "infinite", "leak", "leak-unchecked",
-    "label-missing", "label-rare-class", "rejects",
+    "empty", "constant", "mostly-missing", "id", "many-values", "numbers-as-text", "text-times", "infinite", "leak",
+    "leak-unchecked", "label-missing", "label-rare-class", "rejects", "looks",
 ]  # fmt: skip
 
 

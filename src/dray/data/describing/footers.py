@@ -13,8 +13,7 @@ import pyarrow.types as pt
 
 from dray.data.describing.figures import Known
 from dray.data.parquet import Dataset
-from dray.data.parquet_footer import read_footer
-from dray.data.sources.files import in_parallel
+from dray.data.parquet_footer import footers_of
 
 MOST_CHUNKS = 400_000
 """Up to so many statistics (one per column and row group) are read, in some seconds; none if there are more."""
@@ -31,7 +30,7 @@ class Footers:
 
 def read_footers(dataset: Dataset) -> Footers:
     files = [name for name, _, _ in dataset.contents]
-    found = in_parallel(lambda file: read_footer(file, dataset.storage).metadata, files)
+    found = [footer.metadata for footer in footers_of(files, dataset.storage)]
     largest = max(footer.row_group(index).total_byte_size for footer in found for index in range(footer.num_row_groups))
     chunks = sum(footer.num_row_groups * footer.num_columns for footer in found)
     return Footers(known_columns(found, dataset.schema) if chunks <= MOST_CHUNKS else {}, largest)
@@ -55,8 +54,8 @@ def _known(statistics: Sequence[pq.Statistics | None], arrow: pa.DataType) -> Kn
     if len(found) < len(statistics) or not all(one.has_null_count for one in found):
         return Known()
     nulls = sum(one.null_count for one in found)
-    if not _has_plain_range(arrow):
-        return Known(nulls=nulls)
+    if not _has_plain_range(arrow) or len({(one.physical_type, str(one.logical_type)) for one in found}) > 1:
+        return Known(nulls=nulls)  # as a date in some files and a time in others
     # A row group with nothing but nulls has no range, which does not matter; one that has values does.
     having = [one for one in found if one.has_min_max]
     if not having or any(one.num_values and not one.has_min_max for one in found):

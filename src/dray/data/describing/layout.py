@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 from statistics import median
 
 from dray.data.describing.figures import Assignment, Layout
-from dray.data.shards import assign_evenly
+from dray.data.shards import EVEN, assign_evenly, cuts
 
-EVEN = 1.05
-"""Beyond this ratio of rows, the smaller worker waits for the larger one in every round."""
 USUAL_WORKERS = (2, 4, 8, 16, 32, 64)
 LARGE_GROUP_BYTES = 1 << 30
 INGEST = "dray data ingest DATA OUT"
@@ -23,7 +22,7 @@ def assignment(rows: Sequence[int], workers: int) -> Assignment:
 
 def parquet_layout(rows: Sequence[int], files: int, largest_group_bytes: int, workers: int | None) -> Layout:
     """Judge row groups by their rows, for this number of workers or for the usual numbers."""
-    dealings = tuple(assignment(rows, count) for count in ([workers] if workers else USUAL_WORKERS))
+    dealings = tuple(assignment(cut_rows(rows, count), count) for count in ([workers] if workers else USUAL_WORKERS))
     return Layout(
         files=files,
         row_groups=len(rows),
@@ -32,6 +31,11 @@ def parquet_layout(rows: Sequence[int], files: int, largest_group_bytes: int, wo
         dealings=dealings,
         advice=_advice(rows, dealings, largest_group_bytes, asked=workers is not None),
     )
+
+
+def cut_rows(rows: Sequence[int], workers: int) -> list[int]:
+    """Return the rows of what is assigned: training cuts row groups where whole ones would be uneven."""
+    return [stop - start for borders in cuts(rows, workers) for start, stop in pairwise(borders)]
 
 
 def other_layout(format: str, files: int | None, workers: int | None) -> Layout:
@@ -56,10 +60,9 @@ def _advice(rows: Sequence[int], dealings: Sequence[Assignment], largest_bytes: 
 
 
 def _uneven(rows: Sequence[int], found: Assignment) -> str:
+    if (count := sum(rows)) < found.workers:
+        return f"{count:,} row{' is' if count == 1 else 's are'} too few for {found.workers} workers"
     groups = f"{len(rows):,} row group{'s' * (len(rows) != 1)}"
-    if len(rows) < found.workers:
-        few = "is" if len(rows) == 1 else "are"
-        return f"{groups} {few} too few for {found.workers} workers: write smaller ones with {INGEST}"
     spread = f"{min(rows):,} to {max(rows):,} rows"
     shares = f"from {found.smallest:,} to {found.largest:,} rows per worker"
     return (

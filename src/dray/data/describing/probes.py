@@ -16,10 +16,11 @@ import pyarrow as pa
 from dray.data.source import Piece, Source
 from dray.data.sources.arrow import ArrowSource
 from dray.data.sources.csv import CsvFile, CsvSource
+from dray.data.sources.csv_text import text_head
 from dray.data.sources.files import DataFile, RandomFile, head, in_parallel
 from dray.data.sources.json import JsonFile, JsonSource
 from dray.data.sources.json_records import items, last_line_end
-from dray.data.sources.quotes import first_sure_start, last_end, records
+from dray.data.sources.quotes import first_sure_start, last_end
 
 MOST_PROBES = 64
 MOST_STREAMS = 8
@@ -28,6 +29,8 @@ WINDOW_BYTES = 1 << 20
 LEAST_WINDOW_BYTES = 32 << 10
 MOST_WINDOW_BYTES = 64 << 20
 PREFIX_BYTES = 1 << 20
+_PACKED = 5
+"""About how many times as large as a compressed file its text is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +62,7 @@ def text_bytes(source: Source) -> int:
     """Bytes to read for all rows; compressed ones count several times."""
     if not isinstance(source, CsvSource | JsonSource):
         return source.bytes
-    return sum(file.file.bytes * (1 if file.file.compression is None else 5) for file in source.files)
+    return sum(file.file.bytes * (1 if file.file.compression is None else _PACKED) for file in source.files)
 
 
 def choose_probes(source: Source, sample: int) -> list[Probe]:
@@ -88,7 +91,7 @@ def _in_text(source: CsvSource | JsonSource, sample: int) -> list[Probe]:
         weight = sum(file.file.bytes for file in closed) / total
         for index, share in spread([file.file.bytes for file in closed], MOST_STREAMS):
             file = closed[index].file
-            probes.append(Probe(Piece(file.location, 0, 0, file.bytes, file.bytes), share * weight))
+            probes.append(Probe(Piece(file.name, 0, 0, file.bytes, file.bytes), share * weight))
     if open_files:
         weight = sum(file.file.bytes for file in open_files) / total
         size = _window_bytes(source, open_files[0], sample)
@@ -101,7 +104,7 @@ def _in_text(source: CsvSource | JsonSource, sample: int) -> list[Probe]:
 
 def can_be_entered(file: CsvFile | JsonFile) -> bool:
     """Whether reading can start in the middle of a file."""
-    return file.divisible if isinstance(file, JsonFile) else file.file.compression is None
+    return file.divisible if isinstance(file, JsonFile) else not file.streamed
 
 
 def _offsets(sizes: Sequence[int], count: int, window: int) -> list[tuple[int, int]]:
@@ -146,24 +149,30 @@ def cut_window(source: CsvSource | JsonSource, file: CsvFile | JsonFile, offset:
                 break
             size *= 4
     if start > file.begin and not skipped:
-        return Piece(file.file.location, 0, start, start)
-    return Piece(file.file.location, 0, start + skipped, start + skipped + end, end)
+        return Piece(file.file.name, 0, start, start)
+    return Piece(file.file.name, 0, start + skipped, start + skipped + end, end)
 
 
 def rows_per_byte(source: CsvSource | JsonSource, location: str) -> float:
     """Return the rows per stored byte of a file that can only be read from its beginning, by its first MB."""
-    file: CsvFile | JsonFile = next(file for file in source.files if file.file.location == location)
-    with RandomFile(file.file, source.storage) as opened:
-        stored = opened.read(0, min(PREFIX_BYTES, file.file.bytes))
-    text = stored if file.file.compression is None else _inflate(stored, file.file)
+    file: CsvFile | JsonFile = next(file for file in source.files if file.file.name == location)
+    encoding = None if isinstance(file, JsonFile) else file.encoding
+    if encoding is not None or file.file.compression == "zip":
+        text = text_head(file.file, encoding, source.storage, PREFIX_BYTES)
+        stored_bytes = file.file.bytes if len(text) < PREFIX_BYTES else len(text) // _PACKED
+    else:
+        with RandomFile(file.file, source.storage) as opened:
+            stored = opened.read(0, min(PREFIX_BYTES, file.file.bytes))
+        text = stored if file.file.compression is None else _inflate(stored, file.file)
+        stored_bytes = len(stored)
     if isinstance(source, CsvSource) and isinstance(file, CsvFile):
         quoting = source.form.quoting(file.newline)
         text = text[file.begin :]
-        count = len(records(text[: last_end(text, quoting)], quoting)[0])
+        count = len(source.form.records(text[: last_end(text, quoting)])[0])
     else:
         text = text[file.begin :]
         count = len(items(text)) if isinstance(file, JsonFile) and file.layout == "array" else text.count(b"\n")
-    return count / len(stored)
+    return count / stored_bytes
 
 
 def _inflate(stored: bytes, file: DataFile) -> bytes:

@@ -12,9 +12,10 @@ import pyarrow as pa
 from dray.data.describing.figures import BadRow, Figure, Known
 from dray.data.describing.probes import Probe, can_be_entered, choose_probes, rows_per_byte, text_bytes
 from dray.data.describing.tally import Tally
-from dray.data.source import Piece, Reject, Source, make_reject
+from dray.data.fitted import completed, held
+from dray.data.source import ExtraField, Piece, Reject, Source, make_reject
 from dray.data.sources.csv import CsvSource
-from dray.data.sources.csv_format import BlockReader
+from dray.data.sources.csv_blocks import BlockReader
 from dray.data.sources.files import RandomFile
 from dray.data.sources.json import JsonSource
 from dray.data.sources.lines import lines_before
@@ -77,7 +78,9 @@ class _Rejects:
     first: list[Reject] = field(default_factory=list)
     offsets: list[int | None] = field(default_factory=list)
 
-    def add(self, reject: Reject, offset: int | None = None) -> None:
+    def add(self, reject: Reject | ExtraField, offset: int | None = None) -> None:
+        if isinstance(reject, ExtraField):  # of a sample, the count says little: it is told where all rows are read
+            return
         self.count += 1
         if len(self.first) < FIRST_REJECTS:
             self.first.append(reject)
@@ -207,11 +210,12 @@ def _csv_window(source: Source, piece: Piece, rejects: _Rejects) -> Iterator[pa.
     with RandomFile(file.file, source.storage) as opened:
         data = opened.read(piece.start, piece.stop)
     at_end = piece.stop >= file.file.bytes
-    reader = BlockReader(source.form, file.names, source.schema, tuple(source.schema.names), at_end)
+    stored = held(source.schema, source.schema, file.names)
+    reader = BlockReader(source.form, file.names, source.schema, tuple(stored.names), at_end)
     parsed = reader.parse(RecordBlock(data, len(data), piece.start, last=True))
     for bad in parsed.bad:
         rejects.add(make_reject(piece.name, None, bad.reason, bad.text), piece.start + bad.offset)
-    yield from parsed.batches
+    yield from (completed(batch, source.schema) for batch in parsed.batches)
 
 
 def _located(source: Source, found: Sequence[_Rejects]) -> tuple[BadRow, ...]:

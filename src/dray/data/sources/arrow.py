@@ -9,11 +9,12 @@ from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from dray.data.features import as_meant, dictionary_type, is_text
-from dray.data.source import PIECE_BYTES, OnReject, Piece
-from dray.data.sources.columns import chosen
+from dray.data.common_schema import Columns, common_schema, differing
+from dray.data.features import as_meant
+from dray.data.fitted import fitted
+from dray.data.source import PIECE_BYTES, OnReject, Piece, all_kept
+from dray.data.sources.columns import chosen, require_distinct
 from dray.data.sources.files import DataFile, FileSource, RandomFile, as_stream, find_files, in_parallel, reading
-from dray.data.sources.types import require_same
 from dray.errors import DataError
 from dray.storage import StorageOptions
 
@@ -47,37 +48,36 @@ class ArrowSource(FileSource[ArrowFile]):
                 found.append(Piece(file.file.location, len(found), start, stop, (stop - start) * batch_bytes))
         return found
 
-    def read(self, piece: Piece, columns: Sequence[str] | None, _reject: OnReject) -> Iterator[pa.RecordBatch]:
+    def read(
+        self, piece: Piece, columns: Sequence[str] | None, _reject: OnReject, /, *, in_place: bool = False
+    ) -> Iterator[pa.RecordBatch]:
         file = self.file_of(piece)
         schema = chosen(columns, self.schema)
         with _opened(file.file, self.storage) as (reader, stream):
             batches = reader if stream else (reader.get_batch(index) for index in range(piece.start, piece.stop))
             for batch in batches:
                 if batch.num_rows:
-                    batch = as_meant(batch.select(schema.names), schema)
-                    yield batch.replace_schema_metadata() if batch.schema.equals(schema) else batch.cast(schema)
+                    own = batch.replace_schema_metadata()
+                    batch = fitted(own, schema.names, differing(own.schema, schema), piece.name)
+                    batch = as_meant(batch, schema)
+                    batch = batch if batch.schema.equals(schema) else batch.cast(schema)
+                    yield all_kept(batch) if in_place else batch
 
 
-def open_arrow(locations: Sequence[str], storage: StorageOptions) -> ArrowSource:
-    """Read the schemas of all files; refuse files whose columns differ."""
+def open_arrow(
+    locations: Sequence[str], storage: StorageOptions, *, columns: Columns = "union", may_be_empty: bool = False
+) -> ArrowSource:
+    """Read the schemas of all files, and find one for them."""
     files = find_files(locations, storage)
     opened = in_parallel(lambda file: _open(file, storage), files)
-    schema = _with_categories(
-        require_same([(file.file.location, schema) for file, schema in opened]), [schema for _, schema in opened]
-    )
-    if not any(file.batches for file, _ in opened):
+    for file, schema in opened:
+        require_distinct(schema.names, file.file.location, fix="Write the file with distinct names.")
+    common = common_schema([(file.file.location, schema) for file, schema in opened], columns)
+    if not any(file.batches for file, _ in opened) and not may_be_empty:
         raise DataError(f"There are no rows in {', '.join(locations)}.", fix="Name Arrow files that hold rows.")
-    return ArrowSource(", ".join(locations), tuple(file for file, _ in opened), storage, schema)
-
-
-def _with_categories(common: pa.Schema, schemas: Sequence[pa.Schema]) -> pa.Schema:
-    """Return the schema with a dictionary where any file has one: a category in one of them is one in all."""
-    for index, field in enumerate(common):
-        if any(pa.types.is_dictionary(schema.field(field.name).type) for schema in schemas):
-            values = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
-            if not is_text(values):  # text is a category as it is
-                common = common.set(index, field.with_type(dictionary_type(values)))
-    return common
+    return ArrowSource(
+        ", ".join(locations), tuple(file for file, _ in opened), storage, common.schema, notes=common.notes
+    )
 
 
 def _open(file: DataFile, storage: StorageOptions) -> tuple[ArrowFile, pa.Schema]:

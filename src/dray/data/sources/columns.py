@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from dray.data.conflicts import refuse_conflicts
 from dray.errors import DataError, nearest
 
 
@@ -19,6 +20,7 @@ def require_distinct(names: Sequence[str], where: str, fix: str) -> None:
 
 def chosen(columns: Sequence[str] | None, schema: pa.Schema) -> pa.Schema:
     """Return the columns to read, all if none are named; refuse one that is not there."""
+    refuse_conflicts(schema, columns or ())
     for name in columns or ():
         if schema.get_field_index(name) < 0:
             raise DataError(

@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
 from dray.data.sources.columns import require_distinct
-from dray.data.sources.csv_numbers import Rows, first_changed
-from dray.data.sources.numbers import may_wrap
-from dray.data.sources.quotes import Quoting, ends_inside, records
-from dray.data.sources.record_blocks import BadRow, Parsed, RecordBlock, keep_good
-from dray.errors import DataError
+from dray.data.sources.csv_separators import Separators
+from dray.data.sources.quotes import BLANK, TAB, Positions, Quoting, records, without_blanks
+from dray.errors import ConfigError, DataError
 
+OPEN_COMMENT = "a comment with a quote that is not closed on its line: with quote=none it is a comment alone"
 BOM = b"\xef\xbb\xbf"
 NULLS = ("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "1.#IND", "1.#QNAN", "N/A", "NA",
          "NULL", "NaN", "None", "n/a", "nan", "null")  # fmt: skip
 """What means a missing value in columns that are not text. In text only the empty cell does: NA is Namibia."""
 
-_CONVERSION = re.compile(r"In CSV column #(\d+): (?:Row #\d+: )?(.*)", re.DOTALL)
+WHITESPACE = "whitespace"
+"""The delimiter of files whose values are apart by any number of blanks and tabs."""
 
 _TEXT = pa.string()
-_ROW = re.compile(r"Row #(\d+)")
-_MISCOUNTED = re.compile(r"Expected (\d+) columns, got (\d+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,50 +32,153 @@ class CsvFormat:
     """How the files are written."""
 
     delimiter: str = ","
+    """One character, or `WHITESPACE`."""
     quote: str | None = '"'
     """None: quotes are characters like any other."""
-    header: bool = True
-    """Whether the first line of every file names the columns."""
+    header: bool | None = None
+    """Whether the first line of every file names the columns. Default: it does, unless `names` are given."""
     names: tuple[str, ...] | None = None
-    """The columns; instead of those of the header, if there is one. Default without a header: f0, f1, ..."""
+    """The columns; instead of those of the header, if `header` says that there is one. Default without a header:
+    f0, f1, ..."""
     nulls: tuple[str, ...] | None = None
     """What means a missing value, besides the empty cell: in text unless it is quoted, in other columns quoted or
     not. Default: see `NULLS`."""
+    encoding: str | None = None
+    """Default: UTF-8, or what the byte order mark of a file says."""
+    skip: int = 0
+    """Lines before the header, or before the first row."""
+    comment: str | None = None
+    """Lines that begin with this character are no rows."""
+    decimal: str | None = None
+    """What is before the fraction of a number. Default: a point; a comma if points are between the thousands."""
+    thousands: str | None = None
+    """What is between the thousands of a number."""
+    strip: bool = False
+    """Whether blanks around a value do not belong to it."""
+    times: Mapping[str, str] = field(default_factory=dict)
+    """The columns that hold times of a form that the user gave with their types."""
+
+    def __post_init__(self) -> None:
+        pairs = (("delimiter", "quote"), ("delimiter", "comment"), ("quote", "comment"), ("decimal", "thousands"))
+        for one, other in pairs:
+            if getattr(self, one) == getattr(self, other) is not None:
+                raise ConfigError(
+                    f"The CSV {one} and {other} are both {getattr(self, one)!r}.", fix="Give two characters."
+                )
+        if self.delimiter == self.thousands and self.quote is None:
+            raise ConfigError(
+                f"The CSV delimiter and thousands are both {self.delimiter!r}, and nothing is quoted.",
+                fix="Give the delimiter of the file, such as --read 'delimiter=;'.",
+            )
+
+    @property
+    def has_header(self) -> bool:
+        return self.names is None if self.header is None else self.header
+
+    @property
+    def separators(self) -> Separators:
+        return Separators(self.decimal or ("," if self.thousands == "." else "."), self.thousands)
 
     def quoting(self, newline: bytes = b"\n") -> Quoting:
-        return Quoting(ord(self.delimiter), ord(self.quote) if self.quote is not None else None, newline)
+        """Return how the text of a file is quoted."""
+        spaced = self.strip or self.delimiter == WHITESPACE
+        delimiter = BLANK if self.delimiter == WHITESPACE else ord(self.delimiter)
+        return Quoting(delimiter, self._quote, newline, spaced)
+
+    @property
+    def prepared_quoting(self) -> Quoting:
+        """How `prepared` text is quoted."""
+        return Quoting(TAB if self.delimiter == WHITESPACE else ord(self.delimiter), self._quote)
+
+    @property
+    def _quote(self) -> int | None:
+        return None if self.quote is None else ord(self.quote)
+
+    def prepared(self, data: bytes | pa.Buffer) -> bytes | pa.Buffer:
+        """Return records as pyarrow can read them; the same number."""
+        quoting = self.quoting()
+        return without_blanks(bytes(data), quoting) if quoting.spaced and len(data) else data
+
+    def records(self, data: bytes) -> tuple[Positions, Positions]:
+        """Return where the rows of `data` begin and end: without empty lines and comments.
+
+        A comment of several lines, which holds an open quote, counts as a row: it may have swallowed some.
+        """
+        starts, ends = records(data, self.quoting())
+        if self.comment is not None and self.comment.encode() in data:
+            kept = [not self.is_comment(data[start:end]) for start, end in zip(starts, ends, strict=True)]
+            starts, ends = starts[kept], ends[kept]
+        if self.quoting().spaced:
+            kept = [bool(data[start:end].strip()) for start, end in zip(starts, ends, strict=True)]
+            starts, ends = starts[kept], ends[kept]
+        return starts, ends
+
+    def without_comments(self, data: bytes | pa.Buffer) -> bytes | pa.Buffer:
+        """Return the rows of `data` alone. Raises ArrowInvalid where a comment may have swallowed some."""
+        if self.comment is None or not (np.frombuffer(data, np.uint8) == ord(self.comment)).any():
+            return data
+        text = bytes(data)
+        rows = [text[start:end] for start, end in zip(*self.records(text), strict=True)]
+        if any(self.begins_comment(row) for row in rows):
+            raise pa.ArrowInvalid(OPEN_COMMENT)
+        return b"".join(rows)
+
+    def begins_comment(self, record: bytes) -> bool:
+        text = record.lstrip(b" \t") if self.quoting().spaced else record
+        return self.comment is not None and text.startswith(self.comment.encode())
+
+    def is_comment(self, record: bytes) -> bool:
+        """Whether a record is a comment of one line."""
+        return self.begins_comment(record) and b"\n" not in record.rstrip(b"\r\n")
+
+    def text_begin(self, data: bytes, complete: bool) -> int | None:
+        """Return where the lines that are skipped end, or None if more bytes are needed."""
+        begin = len(BOM) if data.startswith(BOM) else 0
+        newline = b"\r" if b"\n" not in data and b"\r" in data else b"\n"
+        for _ in range(self.skip):
+            found = data.find(newline, begin)
+            if found < 0:
+                return len(data) if complete else None
+            begin = found + 1
+        return begin
 
     def header_end(self, data: bytes, complete: bool) -> int | None:
         """Return where the header's line ends, or None if more bytes are needed."""
-        skip = len(BOM) if data.startswith(BOM) else 0
-        if not self.header:
-            return skip
-        starts, ends = records(data[skip:], self.quoting())
+        begin = self.text_begin(data, complete)
+        if begin is None or not self.has_header:
+            return begin
+        starts, ends = self.records(data[begin:])
         # A line end at the very end of the bytes may be half of one, and the last record may go on after them.
-        if not complete and (not len(ends) or ends[0] + skip >= len(data)):
+        if not complete and (not len(ends) or ends[0] + begin >= len(data)):
             return None
-        return skip + int(ends[0]) if len(starts) else len(data)
+        return begin + int(ends[0]) if len(starts) else len(data)
 
-    def column_names(self, data: bytes, end: int, location: str) -> tuple[str, ...]:
-        """Return the columns of a file whose header ends at `end`; of a file without one, by its first record."""
-        skip = len(BOM) if data.startswith(BOM) else 0
-        first = data[skip:end]
-        if not self.header:
-            starts, ends = records(data[skip:], self.quoting())
-            first = data[skip + int(starts[0]) : skip + int(ends[0])] if len(starts) else b""
-        if not first.strip(b"\r\n"):
+    def first_cells(self, data: bytes, location: str) -> tuple[str, ...]:
+        """Return the values of the first row of a file, which may be its header."""
+        begin = self.text_begin(data, True) or 0
+        starts, ends = self.records(data[begin:])
+        if not len(starts):
             return ()
+        first = self.prepared(data[begin + int(starts[0]) : begin + int(ends[0])])
         try:
             row = pacsv.read_csv(
                 pa.BufferReader(first),
                 pacsv.ReadOptions(autogenerate_column_names=True, use_threads=False, block_size=len(first) + 64),
                 self.parse_options(),
             )
-            cells = [column.cast(pa.string())[0].as_py() for column in _as_text(first, row.num_columns, self).columns]
+            return tuple(
+                column.cast(pa.string())[0].as_py() for column in _as_text(first, row.num_columns, self).columns
+            )
         except (pa.ArrowInvalid, UnicodeDecodeError) as error:
             raise DataError(
-                f"The header of {location} is not UTF-8 text.", fix="Save the file as UTF-8, or leave it out."
+                f"The first line of {location} is not UTF-8 text.",
+                fix="Give the encoding, such as --read encoding=cp1252 (Windows) or utf-16; or leave the file out.",
             ) from error
+
+    def column_names(self, cells: tuple[str, ...], location: str) -> tuple[str, ...]:
+        """Return the columns of a file by the values of its first row."""
+        if not cells:
+            return ()
         if self.names is not None:
             if len(self.names) != len(cells):
                 raise DataError(
@@ -88,13 +186,19 @@ class CsvFormat:
                     fix="Give one name for each column, in order.",
                 )
             return self.names
-        names = tuple(f"f{i}" if not self.header or not cell else cell for i, cell in enumerate(cells))
-        fix = "Give distinct names with names=..., or header=False if the first line is not a header."
+        names = tuple(f"f{i}" if not self.has_header or not cell else cell for i, cell in enumerate(cells))
+        fix = "Give distinct names with --read names=a,b,c, or --read header=false if the first line is not a header."
+        if len(set(names)) < len(names) and not any(map(str.isalpha, "".join(names))):
+            fix = (
+                "The first line looks like data: if there is no header, use --read header=false; the columns are f0 to "
+                f"f{len(names) - 1} then."
+            )
         require_distinct(names, location, fix)
         return names
 
     def parse_options(self, handler: object = None) -> pacsv.ParseOptions:
-        return pacsv.ParseOptions(delimiter=self.delimiter, quote_char=self.quote or False, invalid_row_handler=handler)
+        delimiter = chr(self.prepared_quoting.delimiter)
+        return pacsv.ParseOptions(delimiter=delimiter, quote_char=self.quote or False, invalid_row_handler=handler)
 
     def convert_options(
         self, types: pa.Schema | None, columns: Sequence[str], *, text: bool | None = None
@@ -109,6 +213,10 @@ class CsvFormat:
         """Return the options to read columns that are not text as they are written, or as another type."""
         return self._options(dict.fromkeys(columns, type_), columns, strings=True, quoted=True)
 
+    def as_written(self, columns: Sequence[str]) -> pacsv.ConvertOptions:
+        """Return the options to read columns as text in which nothing is missing."""
+        return pacsv.ConvertOptions(column_types=dict.fromkeys(columns, _TEXT), include_columns=list(columns))
+
     def _options(self, types: Any, columns: Sequence[str], *, strings: bool, quoted: bool) -> pacsv.ConvertOptions:
         return pacsv.ConvertOptions(
             column_types=types,
@@ -116,6 +224,7 @@ class CsvFormat:
             null_values=list(NULLS if self.nulls is None else {"", *self.nulls}),
             strings_can_be_null=strings,
             quoted_strings_can_be_null=quoted,
+            decimal_point=self.separators.decimal,
         )
 
     def read(
@@ -125,7 +234,7 @@ class CsvFormat:
         options: pacsv.ConvertOptions,
         handler: Callable[[pacsv.InvalidRow], str] | None = None,
     ) -> pa.Table:
-        """Return the rows of a text without a header. `handler` may skip rows with too many or too few fields."""
+        """Return the rows of a prepared text without a header. `handler` may skip rows of too many or few fields."""
         return pacsv.read_csv(
             pa.BufferReader(data),
             pacsv.ReadOptions(column_names=names, use_threads=False, block_size=len(data) + 64),
@@ -133,162 +242,21 @@ class CsvFormat:
             options,
         )
 
+    def read_as(
+        self,
+        data: bytes | pa.Buffer,
+        names: Sequence[str],
+        columns: Sequence[str],
+        type_: pa.DataType,
+        handler: Callable[[pacsv.InvalidRow], str] | None = None,
+    ) -> pa.Table:
+        """Return columns of numbers as another type; as text they are without separators, and have a point."""
+        if self.separators.plain or not columns:
+            return self.read(data, names, self.text_options(columns, type_), handler)
+        texts = self.read(data, names, self.text_options(columns), handler)
+        return pa.table({name: self.separators.rewritten(texts[name]).cast(type_) for name in columns})
+
 
 def _as_text(first: bytes, columns: int, form: CsvFormat) -> pa.Table:
     names = [f"f{i}" for i in range(columns)]
     return form.read(first, names, pacsv.ConvertOptions(column_types=dict.fromkeys(names, pa.string())))
-
-
-class ChangedError(pa.ArrowInvalid):  # type: ignore[misc]  # pyarrow has no types
-    """pyarrow reads a number as another one. Names its row as pyarrow's own errors do."""
-
-
-@dataclass(frozen=True)
-class BlockReader:
-    """Reads blocks of one file's records: the good rows, and why the bad ones are bad."""
-
-    form: CsvFormat
-    names: tuple[str, ...]
-    """The columns in the order of the file."""
-    schema: pa.Schema
-    columns: tuple[str, ...]
-    at_end: bool = True
-    """Whether the last block ends where the file does: a quote may be left open only there."""
-    guarded: frozenset[str] = frozenset()
-    """Number columns whose type was guessed: what the type would change is rejected."""
-
-    def parse(self, block: RecordBlock) -> Parsed:
-        quoting = self.form.quoting()
-        if not (block.last and self.at_end and ends_inside(block.data, quoting)):
-            try:
-                return Parsed(self._read(block.buffer))
-            except pa.ArrowInvalid:
-                return self._parse_carefully(block.data)
-        data = block.data
-        starts, _ = records(data, quoting)
-        last = int(starts[-1])
-        parsed = self._parse_carefully(data[:last]) if last else Parsed()
-        parsed.bad.append(BadRow(last, "a quote is opened and never closed", data[last:]))
-        return parsed
-
-    def _parse_carefully(self, data: bytes) -> Parsed:
-        starts, ends = records(data, self.form.quoting())
-
-        def record(index: int) -> bytes:
-            return data[starts[index] : ends[index]]
-
-        def parse(indices: Sequence[int]) -> Parsed:
-            text = b"".join(map(record, indices))
-            if len(indices) == 1:
-                return Parsed(self._read(text))
-            text.decode()  # pyarrow reports a miscounted row only if it is UTF-8
-            invalid: list[pacsv.InvalidRow] = []
-            batches = self._read(text, invalid)
-            return Parsed(batches, [miscounted(indices[row.number - 1], row) for row in invalid])
-
-        def miscounted(index: int, row: pacsv.InvalidRow) -> BadRow:
-            reason = f"{row.actual_columns} fields instead of {row.expected_columns}"
-            return BadRow(int(starts[index]), reason, record(index))
-
-        def refuse(index: int, error: Exception) -> BadRow:
-            return BadRow(int(starts[index]), self._reason(error, record(index)), record(index))
-
-        return keep_good(len(starts), parse, refuse, _row_named)
-
-    def _read(self, data: bytes | pa.Buffer, invalid: list[pacsv.InvalidRow] | None = None) -> list[pa.RecordBatch]:
-        def skip(row: pacsv.InvalidRow) -> str:
-            if invalid is not None:
-                invalid.append(row)
-            return "skip"
-
-        table = self._table(data, None if invalid is None else skip)
-        if not table.num_rows:
-            return []
-        if self._has_numbers:
-            self._require_unchanged(table, data, invalid)
-        return list(empty_text_to_null(table).select(list(self.columns)).combine_chunks().to_batches())
-
-    def _table(self, data: bytes | pa.Buffer, handler: Callable[[pacsv.InvalidRow], str] | None) -> pa.Table:
-        text, other = self._text_and_other
-        if self.form.nulls is None or not text or not other or not _holds(data, self.form.quote):
-            return self.form.read(data, self.names, self._convert_options, handler)
-        # pyarrow makes quoted values null in all columns or in none: NA in quotes is missing as a number, not as text.
-        one = self.form.read(data, self.names, self.form.convert_options(self.schema, text, text=True), handler)
-        pass_over = None if handler is None else _pass_over
-        rest = self.form.read(data, self.names, self.form.convert_options(self.schema, other, text=False), pass_over)
-        return pa.table({name: (one if name in text else rest)[name] for name in self.columns})
-
-    def _require_unchanged(
-        self, table: pa.Table, data: bytes | pa.Buffer, invalid: list[pacsv.InvalidRow] | None
-    ) -> None:
-        def read_as(columns: Sequence[str], type_: pa.DataType) -> pa.Table:
-            options = self.form.text_options(columns, type_)
-            return self.form.read(data, self.names, options, None if invalid is None else _pass_over)
-
-        rows = Rows(table, data, self.form.quoting(), self.names, read_as)
-        changed = first_changed(rows, self.columns, self.guarded)
-        if changed is None:
-            return
-        shown = changed.row
-        for number in sorted(row.number - 1 for row in invalid or ()):
-            shown += number <= shown
-        raise ChangedError(f'Row #{shown + 1}: column "{changed.column}": {changed.literal[:100]!r} {changed.why}')
-
-    @cached_property
-    def _has_numbers(self) -> bool:
-        return any(name in self.guarded or may_wrap(self.schema.field(name).type) for name in self.columns)
-
-    @cached_property
-    def _text_and_other(self) -> tuple[list[str], list[str]]:
-        text = [name for name in self.columns if _is_text(self.schema.field(name).type)]
-        return text, [name for name in self.columns if name not in text]
-
-    @cached_property
-    def _convert_options(self) -> pacsv.ConvertOptions:
-        text, other = self._text_and_other
-        columns = self.columns or self.names[:1]
-        return self.form.convert_options(self.schema, columns, text=bool(text) and not other)
-
-    def _reason(self, error: Exception, record: bytes) -> str:
-        if isinstance(error, ChangedError):
-            return str(error).partition(": ")[2]
-        if counted := _MISCOUNTED.search(str(error)):
-            return f"{counted[2]} fields instead of {counted[1]}"
-        found = _CONVERSION.match(str(error))
-        if found is None:
-            return str(error).splitlines()[0]
-        name = self.names[int(found[1])]
-        if "UTF8" in found[2]:
-            return f'column "{name}": not UTF-8 text'
-        as_bytes = self.form.text_options([name], pa.binary())
-        value = self.form.read(record, self.names, as_bytes)[name][0].as_py().decode(errors="replace")
-        return f'column "{name}": {value[:100]!r} is not {self.schema.field(name).type}'
-
-
-def _row_named(error: str) -> int | None:
-    found = _ROW.search(error)
-    return None if found is None else int(found[1]) - 1
-
-
-def _holds(data: bytes | pa.Buffer, mark: str | None) -> bool:
-    return mark is not None and bool((np.frombuffer(data, np.uint8) == ord(mark)).any())
-
-
-def _pass_over(_row: pacsv.InvalidRow) -> str:
-    return "skip"
-
-
-def _is_text(type_: pa.DataType) -> bool:
-    return bool(pa.types.is_string(type_) or pa.types.is_large_string(type_))
-
-
-def empty_text_to_null(table: pa.Table) -> pa.Table:
-    """Return the table with nulls for empty text."""
-    for index, field in enumerate(table.schema):
-        if not _is_text(field.type):
-            continue
-        column = table.column(index)
-        empty = pc.equal(pc.binary_length(column), 0)
-        if pc.any(empty).as_py():
-            table = table.set_column(index, field, pc.if_else(empty, pa.scalar(None, field.type), column))
-    return table

@@ -14,7 +14,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from dray.data.source import PIECE_BYTES, OnReject, Piece
+from dray.data.source import PIECE_BYTES, Note, OnReject, Piece, all_kept
 from dray.data.sources.columns import chosen
 from dray.data.sources.extras import load
 from dray.errors import ConfigError, DataError
@@ -37,19 +37,23 @@ class DeltaSource:
     """Path and bytes of every file, in reading order; empty if only the engine can read the table."""
     storage: StorageOptions
     format: str = "delta"
+    notes: tuple[Note, ...] = ()
 
     def pieces(self, target_bytes: int = PIECE_BYTES) -> list[Piece]:  # noqa: ARG002  (a file is what can be read alone)
         if not self.sizes:
             return [Piece(self.name, 0, 0, 0, self.bytes)]
         return [Piece(self.name, index, index, index + 1, size) for index, (_, size) in enumerate(self.sizes)]
 
-    def read(self, piece: Piece, columns: Sequence[str] | None, _reject: OnReject) -> Iterator[pa.RecordBatch]:
+    def read(
+        self, piece: Piece, columns: Sequence[str] | None, _reject: OnReject, /, *, in_place: bool = False
+    ) -> Iterator[pa.RecordBatch]:
         schema = chosen(columns, self.schema)
         try:
             with translate_errors(self.name):
                 for batch in self._batches(piece, schema.names):
                     if batch.num_rows:
-                        yield batch if batch.schema.equals(schema) else batch.cast(schema)
+                        batch = batch if batch.schema.equals(schema) else batch.cast(schema)
+                        yield all_kept(batch) if in_place else batch
         except (pa.ArrowException, OSError) as error:
             raise _unreadable(self.name, error) from error
 

@@ -10,6 +10,7 @@ from dray.errors import ConfigError
 _EXTRAS = {
     "deltalake": ("delta", "Delta Lake tables"),
     "adbc_driver_postgresql.dbapi": ("postgres", "PostgreSQL"),
+    "duckdb": ("duckdb", "DuckDB databases"),
     "databricks.sql": ("databricks", "Databricks SQL warehouses"),
 }
 

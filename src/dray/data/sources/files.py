@@ -6,23 +6,30 @@ After a transient error of the store, reading goes on at the byte where it stopp
 from __future__ import annotations
 
 import io
+import struct
+import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Generic, Protocol, TypeVar
 
 import pyarrow as pa
 
-from dray.data.source import Piece
+from dray.data.source import Note, Piece
+from dray.data.sources.beside import beside
 from dray.errors import DataError
 from dray.storage import StorageOptions, expand, is_s3, open_storage, translate_errors, with_retries
 
 CHUNK_BYTES = 4 << 20
 """Bytes read at once, and about the size of a block that is parsed at once."""
 PARALLEL_REQUESTS = 16
-_COMPRESSIONS = {".gz": "gzip", ".gzip": "gzip", ".bz2": "bz2", ".zst": "zstd", ".zstd": "zstd"}
+LOCAL_READERS = 4
+"""Threads that read the heads or footers of local files: more would only wait for the interpreter."""
+_COMPRESSIONS = {".gz": "gzip", ".gzip": "gzip", ".bz2": "bz2", ".zst": "zstd", ".zstd": "zstd",
+                 ".zip": "zip"}  # fmt: skip
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -35,6 +42,12 @@ class DataFile:
     location: str
     bytes: int
     compression: str | None = None
+    member: str | None = None
+    """Of a zip archive: one of the files in it."""
+
+    @property
+    def name(self) -> str:
+        return self.location if self.member is None else f"{self.location}/{self.member}"
 
 
 class OpenedFile(Protocol):
@@ -54,6 +67,7 @@ class FileSource(Generic[Opened]):
     name: str
     files: tuple[Opened, ...]
     storage: StorageOptions
+    notes: tuple[Note, ...] = field(default=(), kw_only=True)
 
     @property
     def rows(self) -> int | None:
@@ -61,10 +75,10 @@ class FileSource(Generic[Opened]):
 
     @property
     def bytes(self) -> int:
-        return sum(file.file.bytes for file in self.files)
+        return sum({file.file.location: file.file.bytes for file in self.files}.values())
 
     def file_of(self, piece: Piece) -> Opened:
-        return next(file for file in self.files if file.file.location == piece.name)
+        return next(file for file in self.files if file.file.name == piece.name)
 
 
 def plain_name(location: str) -> str:
@@ -73,10 +87,17 @@ def plain_name(location: str) -> str:
     return next((name.removesuffix(end) for end in _COMPRESSIONS if name.endswith(end)), name)
 
 
+def expand_data(locations: Sequence[str], storage: StorageOptions) -> tuple[list[str], list[str]]:
+    """Return the files of data that the locations name, and those beside them that are none."""
+    files = expand(locations, storage)
+    passed_over = beside(files, locations)
+    return (files, []) if not passed_over else (sorted({*files} - {*passed_over}), passed_over)
+
+
 def find_files(locations: Sequence[str], storage: StorageOptions) -> list[DataFile]:
-    """Return every file that the locations name, with its size."""
+    """Return every file of data that the locations name, with its size."""
     found = []
-    for _, group in groupby(expand(locations, storage), is_s3):  # sorted, and so the local ones together
+    for _, group in groupby(expand_data(locations, storage)[0], is_s3):  # sorted, and so the local ones together
         names = list(group)
         filesystem, _ = open_storage(names[0], storage)
         with translate_errors(names[0]):
@@ -90,11 +111,11 @@ def compression_of(location: str) -> str | None:
     return next((codec for end, codec in _COMPRESSIONS.items() if location.lower().endswith(end)), None)
 
 
-def in_parallel(act: Callable[[Item], Result], items: Sequence[Item]) -> list[Result]:
+def in_parallel(act: Callable[[Item], Result], items: Sequence[Item], threads: int = PARALLEL_REQUESTS) -> list[Result]:
     """Return `act` of every item, in threads: for requests that wait for a store."""
     if len(items) < 2:
         return [act(item) for item in items]
-    with ThreadPoolExecutor(min(PARALLEL_REQUESTS, len(items))) as pool:
+    with ThreadPoolExecutor(min(threads, len(items))) as pool:
         return list(pool.map(act, items))
 
 
@@ -183,12 +204,72 @@ def _ranges(opened: RandomFile, file: DataFile, start: int, stop: int | None, si
 
 
 def _stream(opened: RandomFile, file: DataFile, skip: int) -> Iterator[bytes]:
+    if file.compression == "zip":
+        yield from _unzipped(opened, file, skip)
+        return
     raw = as_stream(opened, file)
     with reading(file.location, f"{file.compression} data"), pa.CompressedInputStream(raw, file.compression) as stream:
         while chunk := stream.read(CHUNK_BYTES):
             if skip < len(chunk):
                 yield chunk[skip:]
             skip = max(0, skip - len(chunk))
+
+
+def members(file: DataFile, storage: StorageOptions) -> list[DataFile]:
+    """Return the files in a zip archive; any other file is itself."""
+    if file.compression != "zip" or file.member is not None:
+        return [file]
+    with RandomFile(file, storage) as opened, _archive(opened, file) as archive:
+        names = [info.filename for info in archive.infolist() if not info.is_dir()]
+    wanted = [
+        name for name in names if not name.startswith("__MACOSX/") and not name.rpartition("/")[2].startswith(".")
+    ]
+    if not wanted:
+        raise DataError(f"There is no file in {file.location}.", fix="Name an archive that holds data.")
+    return [replace(file, member=name) for name in wanted]
+
+
+def _unzipped(opened: RandomFile, file: DataFile, skip: int) -> Iterator[bytes]:
+    with _archive(opened, file) as archive:
+        names = [info.filename for info in archive.infolist() if not info.is_dir()]
+        if file.member is None and len(names) != 1:
+            raise DataError(
+                f"{file.location} has {len(names):,} files; of this format an archive may have one.",
+                fix="Unpack it, and name the directory.",
+            )
+        with archive.open(file.member or names[0]) as stream:
+            while chunk := stream.read(CHUNK_BYTES):
+                if skip < len(chunk):
+                    yield chunk[skip:]
+                skip = max(0, skip - len(chunk))
+
+
+_DAMAGED = (
+    zipfile.BadZipFile,
+    zlib.error,
+    EOFError,
+    NotImplementedError,
+    OSError,
+    ValueError,
+    LookupError,
+    struct.error,
+)
+"""What `zipfile` raises for an archive whose directory or contents are not as they should be."""
+
+
+@contextmanager
+def _archive(opened: RandomFile, file: DataFile) -> Iterator[zipfile.ZipFile]:
+    """Open a zip archive; raise what is wrong with it with its name."""
+    try:
+        with zipfile.ZipFile(io.BufferedReader(_Raw(opened, file.bytes), 1 << 20)) as archive:
+            if any(info.flag_bits & 1 for info in archive.infolist()):
+                raise DataError(f"{file.location} is encrypted.", fix="Unpack it, and name what was in it.")
+            yield archive
+    except _DAMAGED as error:
+        raise DataError(
+            f"Cannot read {file.location} as a zip archive: {error}",
+            fix="Check that the file is complete, or unpack it and name the directory.",
+        ) from error
 
 
 class _Raw(io.RawIOBase):

@@ -2,26 +2,32 @@
 
 Nested objects become columns named `a.b` (see `json_types.py`). Lines are divided by byte ranges; an array and a
 compressed file are one piece, read as a stream. Rejected are lines and items that are not JSON objects (such as
-one that is cut off), objects with a value that does not fit its column or that its guessed type would change
-(`json_numbers.py`), and objects with a field that the sample did not have (`extra_fields="ignore"` drops such fields).
+one that is cut off), and objects with a value that does not fit its column or that its guessed type would change
+(`json_numbers.py`). A field that the sample did not have is left out and counted (`json_extra.py`);
+`extra_fields="reject"` rejects its rows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import ClassVar, Literal
 
 import pyarrow as pa
 
-from dray.data.source import PIECE_BYTES, OnReject, Piece, make_reject
+from dray.data.source import PIECE_BYTES, ExtraField, Note, OnReject, Piece, make_reject
 from dray.data.sources.columns import chosen
 from dray.data.sources.files import DataFile, FileSource, RandomFile, chunks, find_files, head, in_parallel
+from dray.data.sources.json_extra import count_extra
 from dray.data.sources.json_numbers import Guard, Rows, make_guard
 from dray.data.sources.json_records import Records, items, last_item_end, last_line_end, lines
 from dray.data.sources.json_samples import look
+from dray.data.sources.json_texts import make_quoting, quoted, quoted_record
 from dray.data.sources.json_types import (
     Demands,
     ExtraFields,
@@ -31,6 +37,7 @@ from dray.data.sources.json_types import (
     misfit,
     read_objects,
     shape_of,
+    with_unseen,
 )
 from dray.data.sources.lines import LineNumbers
 from dray.data.sources.record_blocks import (
@@ -38,12 +45,14 @@ from dray.data.sources.record_blocks import (
     BadRow,
     Parsed,
     RecordBlock,
+    in_their_places,
     keep_good,
     parse_in_order,
     whole_records,
 )
+from dray.data.sources.time_forms import as_asked, forms_in, with_times, written_type
 from dray.data.sources.types import asked_types
-from dray.errors import ConfigError, DataError
+from dray.errors import ConfigError, DataError, nearest
 from dray.storage import StorageOptions
 
 BOM = b"\xef\xbb\xbf"
@@ -73,14 +82,16 @@ class JsonSource(FileSource[JsonFile]):
 
     shape: pa.Schema
     """The objects as they are, nested."""
-    extra_fields: ExtraFields = "reject"
+    extra_fields: ExtraFields = "ignore"
     asked: frozenset[str] = frozenset()
     """The columns whose type the user gave; in the others, values that the guessed type would change are rejected."""
+    times: Mapping[str, str] = field(default_factory=dict)
+    """The columns that hold times of a form that the user gave."""
     format: ClassVar[str] = "json"
 
     @property
     def schema(self) -> pa.Schema:
-        return flat_schema(self.shape)
+        return as_asked(flat_schema(self.shape), self.times)
 
     def pieces(self, target_bytes: int = PIECE_BYTES) -> list[Piece]:
         found: list[Piece] = []
@@ -90,19 +101,24 @@ class JsonSource(FileSource[JsonFile]):
                 found.append(Piece(file.file.location, len(found), start, stop, stop - start))
         return found
 
-    def read(self, piece: Piece, columns: Sequence[str] | None, on_reject: OnReject) -> Iterator[pa.RecordBatch]:
+    def read(
+        self, piece: Piece, columns: Sequence[str] | None, on_reject: OnReject, /, *, in_place: bool = False
+    ) -> Iterator[pa.RecordBatch]:
         file = self.file_of(piece)
         start = piece.start if file.divisible else file.begin
         read = chunks(file.file, self.storage, start, piece.stop)
-        wanted = tuple(chosen(columns, self.schema).names)
-        reader = _BlockReader(Demands(self.shape, self.extra_fields, self.asked), wanted, file.layout == "array")
+        wanted = chosen(columns, self.schema)
+        demands = Demands(self.shape, self.extra_fields, self.asked)
+        reader = _BlockReader(demands, tuple(wanted.names), file.layout == "array", self.times)
         numbers = LineNumbers(file.file, file.begin, b"\n", self.storage)
         blocks = whole_records(read, last_item_end if reader.array else last_line_end, start, piece.name)
         for block, parsed in parse_in_order(blocks, reader.parse):
             for bad in parsed.bad:
                 on_reject(make_reject(piece.name, numbers.number(block, bad.offset), bad.reason, bad.text))
+            for name, rows in parsed.extra.items():
+                on_reject(ExtraField(piece.name, name, rows))
             numbers.passed(block)
-            yield from parsed.batches
+            yield from in_their_places(parsed, wanted) if in_place else parsed.batches
 
     def _starts(self, file: JsonFile, target_bytes: int) -> list[int]:
         if file.layout == "empty":
@@ -129,17 +145,18 @@ class _BlockReader:
     demands: Demands
     columns: tuple[str, ...]
     array: bool
+    times: Mapping[str, str]
 
     def parse(self, block: RecordBlock) -> Parsed:
         if not self.array:
             try:
-                return Parsed(self._read(block.data, lambda: _texts(lines(block.data))))
+                return self._read(block.data, lambda: _texts(lines(block.data)))
             except (pa.ArrowInvalid, UnicodeDecodeError):
                 return self._parse_carefully(lines(block.data))
         records = items(block.data)
         try:
             whole = records.text(0, len(records)) if len(records) else b""
-            parsed = Parsed(self._read(whole, lambda: _texts(records))) if len(records) else Parsed()
+            parsed = self._read(whole, lambda: _texts(records)) if len(records) else Parsed()
         except (pa.ArrowInvalid, UnicodeDecodeError):
             parsed = self._parse_carefully(records)
         if block.last:
@@ -152,22 +169,53 @@ class _BlockReader:
             offset = int(records.starts[index]) + len(text) - len(text.lstrip())
             return BadRow(offset, misfit(text, self.demands, error), text.strip())
 
+        further: dict[int, int] = {}  # objects after the first on the same line
+
         def parse(indices: Sequence[int]) -> Parsed:
             texts = [records.text(index, index + 1) for index in indices]
-            return Parsed(self._read(b"\n".join(texts), lambda: texts))
+            alone = len(texts) == 1
+            parsed = self._read_alone(texts[0]) if alone else self._read(b"\n".join(texts), lambda: texts)
+            rows = sum(batch.num_rows for batch in parsed.batches)
+            if rows != len(indices):
+                if len(indices) > 1:
+                    raise pa.ArrowInvalid("Some line holds several objects.")  # divided until it is alone
+                further[indices[0]] = rows - 1
+            return parsed
 
         # pyarrow names a row too, but two bad lines can make one good object: then the count is wrong.
-        return keep_good(len(records), parse, refuse, lambda _: None)
+        parsed = keep_good(len(records), parse, refuse, lambda _: None)
+        parsed.bad = [replace(bad, row=_row_of(bad, further)) for bad in parsed.bad]
+        return parsed
 
-    def _read(self, data: bytes, texts: Callable[[], Sequence[bytes]]) -> list[pa.RecordBatch]:
+    def _read_alone(self, text: bytes) -> Parsed:
+        """Return the object of a text, which may have the name of a text column elsewhere."""
+        with suppress(ValueError, RecursionError):  # which pyarrow's own error tells
+            text = quoted_record(text, self.demands.shape)
+        return self._read(text, lambda: [text])
+
+    def _read(self, data: bytes, texts: Callable[[], Sequence[bytes]]) -> Parsed:
         """Return the objects of a text; `texts` has each of them alone."""
-        table = read_objects(data, self.demands.shape, self.demands.extra_fields)
+        shape, extra = self.demands.shape, Counter[str]()
+        try:
+            table = read_objects(data, shape, "error")
+        except pa.ArrowInvalid:
+            data = quoted(data, self._quoting)
+            if self.demands.extra_fields == "reject":
+                table = read_objects(data, shape, "error")
+            else:
+                table = read_objects(data, shape, "ignore")
+                extra = count_extra(data, shape)
         if not table.num_rows:
-            return []
+            return Parsed()
         flat = flatten(table)
         if self._guard is not None and len(rows := self._guard.suspicious(flat, data)):
             self._require_unchanged(texts(), rows if len(rows) < table.num_rows else None)
-        return list(flat.select(list(self.columns)).combine_chunks().to_batches())
+        flat = with_times(flat.select(list(self.columns)), self.times)
+        return Parsed(list(flat.combine_chunks().to_batches()), extra=extra)
+
+    @cached_property
+    def _quoting(self) -> re.Pattern[bytes] | None:
+        return make_quoting(self.demands.shape)
 
     @cached_property
     def _guard(self) -> Guard | None:
@@ -183,6 +231,10 @@ def _texts(records: Records) -> list[bytes]:
     return [records.text(index, index + 1) for index in range(len(records))]
 
 
+def _row_of(bad: BadRow, further: Mapping[int, int]) -> int | None:
+    return bad.row and bad.row + sum(more for line, more in further.items() if line < bad.row)
+
+
 def _unfinished(records: Records) -> list[BadRow]:
     if records.open_end:
         return [BadRow(len(records.data), "the array is not closed: the file was cut off", b"")]
@@ -196,20 +248,27 @@ def open_json(
     storage: StorageOptions,
     *,
     types: Mapping[str, str | pa.DataType] | None = None,
-    extra_fields: ExtraFields = "reject",
+    extra_fields: ExtraFields = "ignore",
+    as_text: Collection[str] = (),
 ) -> JsonSource:
-    """Read samples of all files, and choose one shape."""
+    """Read samples of all files, and choose one shape.
+
+    `as_text`: columns that are text where they hold single values, as if `types` said so; they need not be there.
+    """
     if extra_fields not in ("reject", "ignore"):
         raise ConfigError(f'extra_fields is "{extra_fields}".', fix="Use reject or ignore.")
     files = find_files(locations, storage)
     size = min(SAMPLE_BYTES, max(SAMPLE_BYTES // 16, ALL_SAMPLES_BYTES // (3 * len(files))))
     sampled = in_parallel(lambda file: _open(file, storage, size), files)
-    seen, asked = Seen(), asked_types(types)
+    seen, times = Seen(), forms_in(types)
+    asked = asked_types(types) | {name: written_type(form) for name, form in times.items()}
+    text = {name: pa.string() for name in as_text if name not in asked}
     for file, samples in sampled:
         split = items if file.layout == "array" else lines
         for sample in samples:
-            look(split(sample), file.file.location, seen, asked, numbered=sample is samples[0])
-    shape = shape_of(seen, asked)
+            look(split(sample), file.file.location, seen, asked | text, numbered=sample is samples[0])
+    text = {name: type_ for name, type_ in text.items() if seen.has_values(name)}
+    shape = shape_of(seen, asked | text)
     if not len(flat_schema(shape)):
         if all(file.layout == "empty" for file, _ in sampled):
             raise DataError(f"There are no rows in {', '.join(locations)}.", fix="Name JSON files that hold rows.")
@@ -217,8 +276,20 @@ def open_json(
             f"No JSON object with a field was found at the start of {sampled[0][0].file.location}.",
             fix="Write an object on each line, or one array of objects.",
         )
+    known = flat_schema(shape).names
+    shape, unseen = with_unseen(shape, asked)
+    notes = tuple(
+        Note(
+            f'types has a column "{name}", which the first rows do not have: '
+            f"it is missing there.{nearest(name, known)}",
+            fix="Correct the name, unless later rows have that field.",
+        )
+        for name in unseen
+    )
     opened = tuple(file for file, _ in sampled)
-    return JsonSource(", ".join(locations), opened, storage, shape, extra_fields, frozenset(asked))
+    return JsonSource(
+        ", ".join(locations), opened, storage, shape, extra_fields, frozenset(asked | text), times, notes=notes
+    )
 
 
 def _open(file: DataFile, storage: StorageOptions, size: int) -> tuple[JsonFile, list[bytes]]:

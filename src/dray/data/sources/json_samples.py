@@ -62,7 +62,7 @@ class _Known:
     def covers(self, text: bytes) -> bool:
         """Whether the objects hold no new name and no new kind of value."""
         try:
-            table = flatten(read_objects(text, self.shape, "reject"))
+            table = flatten(read_objects(text, self.shape, "error"))
         except (pa.ArrowException, UnicodeDecodeError):
             return False
         return all(_are_times(table[field.name], field.type) for field in self.times) and not any(

@@ -7,6 +7,7 @@
 | whole numbers; any with a point or `e`   | int64; double. Where those would change one: uint64 or decimal           |
 |                                          | (`numbers.py`)                                                           |
 | strings                                  | string; timestamp[us] where every one in the sample is a time (ISO 8601) |
+| strings and whole numbers                | string: 17 becomes "17". Later numbers and booleans too (`json_texts.py`)|
 | `null`, or no such name                  | missing                                                                  |
 """
 
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Container, Mapping
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
@@ -23,7 +24,7 @@ import pyarrow.json as pajson
 import pyarrow.types as pt
 
 from dray.data.sources.numbers import Numbers, exact_as_double, fits_decimal, may_wrap
-from dray.data.sources.types import asked_types
+from dray.data.sources.types import asked_types, flag_of_type
 from dray.errors import DataError
 
 ExtraFields = Literal["reject", "ignore"]
@@ -91,6 +92,15 @@ class Seen:
             for inner in value:
                 self.items.add(inner, origin)
 
+    def has_values(self, path: str) -> bool:
+        """Whether a column has single values alone, or nulls: no lists, no objects."""
+        for name, inner in self.fields.items():
+            if name == path:
+                return not {"object", "list"} & set(inner.kinds)
+            if path.startswith(f"{name}.") and inner.has_values(path[len(name) + 1 :]):
+                return True
+        return False
+
     def arrow(self, path: str, asked: Mapping[str, pa.DataType], unknown: pa.DataType = _TEXT) -> pa.DataType:
         """Return the type that holds all values; raise if two kinds do not fit one type.
 
@@ -107,11 +117,13 @@ class Seen:
                 kinds.setdefault("string", kinds.pop(kind))
         elif len(times) == 2:
             kinds.pop(next(kind for kind in times if "ns" not in kind))
+        if "string" in kinds:
+            kinds.pop("integer", None)  # an id that is 17 in some places and "x17" in others
         if len(kinds) > 1:
             (one, first), (other, second) = list(kinds.items())[:2]
             raise DataError(
                 f'"{path}" has values of two types: {_PLAIN[one]} in {first} but {_PLAIN[other]} in {second}.',
-                fix=f'Give its type, types={{"{path}": "{_NAMES.get(one, "string")}"}}: rows with anything else are '
+                fix=f"Give its type, {flag_of_type(path, _NAMES.get(one, 'string'))}: rows with anything else are "
                 "then rejected.",
             )
         return self._one_kind(next(iter(kinds)), path, asked, unknown) if kinds else unknown
@@ -132,7 +144,7 @@ class Seen:
             large = self.numbers.inexact or str(max(self.numbers.low, self.numbers.high, key=abs))
             raise DataError(
                 f'Column "{path}" holds the number {_cut(large)}, which no type holds with its other numbers.',
-                fix=f'Give types={{"{path}": "double"}} to read the nearest double, or write the numbers as strings.',
+                fix=f"Use {flag_of_type(path, 'double')} to read the nearest double, or write the numbers as strings.",
             )
         return found
 
@@ -175,9 +187,32 @@ def _kind(value: Any) -> str:
 
 def shape_of(seen: Seen, asked: Mapping[str, pa.DataType]) -> pa.Schema:
     """Return the nested schema of all objects seen."""
-    shape = seen.arrow("", asked) if seen.fields else pa.struct([])
-    asked_types(asked, flat_schema(pa.schema(list(shape))).names)
-    return pa.schema(list(shape))
+    return pa.schema(list(seen.arrow("", asked) if seen.fields else pa.struct([])))
+
+
+def with_unseen(shape: pa.Schema, asked: Mapping[str, pa.DataType]) -> tuple[pa.Schema, list[str]]:
+    """Return a shape with the columns of `asked` that no object of the sample had, and their names."""
+    there = flat_schema(shape).names
+    unseen = [name for name in asked if name not in there and not _is_within(name, there)]
+    for name in unseen:
+        shape = pa.schema(_with_field(list(shape), name.split("."), asked[name]))
+    asked_types(asked, flat_schema(shape).names)
+    return shape, unseen
+
+
+def _is_within(name: str, there: Sequence[str]) -> bool:
+    """Whether a name is that of objects with columns, or within a list: it is no column of its own."""
+    return "[]" in name or any(other.startswith(f"{name}.") or name.startswith(f"{other}.") for other in there)
+
+
+def _with_field(fields: list[pa.Field], path: Sequence[str], type_: pa.DataType) -> list[pa.Field]:
+    first, *rest = path
+    inner = next((field for field in fields if field.name == first), None)
+    if rest:
+        inside = list(inner.type) if inner is not None else []
+        type_ = pa.struct(_with_field(inside, rest, type_))
+    made = pa.field(first, type_)
+    return [made if field is inner else field for field in fields] if inner is not None else [*fields, made]
 
 
 def flat_schema(shape: pa.Schema) -> pa.Schema:
@@ -202,16 +237,17 @@ def flat_schema(shape: pa.Schema) -> pa.Schema:
     return pa.schema(fields)
 
 
-def read_objects(data: bytes, shape: pa.Schema, extra_fields: ExtraFields) -> pa.Table:
-    """Return the objects of a text, nested; raises pyarrow's error if one does not fit."""
+def read_objects(data: bytes, shape: pa.Schema, unexpected: Literal["error", "ignore", "infer"]) -> pa.Table:
+    """Return the objects of a text, nested; raises pyarrow's error if one does not fit.
+
+    `unexpected`: what is done with fields that the shape does not have.
+    """
     if not data.isascii():
         data.decode()  # pyarrow does not check
     return pajson.read_json(
         pa.BufferReader(data),
         pajson.ReadOptions(use_threads=False, block_size=len(data) + 64),
-        pajson.ParseOptions(
-            explicit_schema=shape, unexpected_field_behavior="error" if extra_fields == "reject" else "ignore"
-        ),
+        pajson.ParseOptions(explicit_schema=shape, unexpected_field_behavior=unexpected),
     )
 
 
@@ -227,7 +263,7 @@ class Demands:
     """What objects must fit."""
 
     shape: pa.Schema
-    extra_fields: ExtraFields = "reject"
+    extra_fields: ExtraFields = "ignore"
     asked: Container[str] = ()
     """The columns whose type the user gave: there the nearest number is accepted."""
 
@@ -260,7 +296,8 @@ def _misfit(value: Any, type_: pa.DataType, path: str, unread: str | None, deman
         return None
     asked = path in demands.asked
     wanted = () if pt.is_decimal(type_) and asked else _wanted(type_)
-    if (wanted and not isinstance(value, wanted)) or (isinstance(value, bool) and not pt.is_boolean(type_)):
+    boolean = isinstance(value, bool) and not (pt.is_boolean(type_) or pt.is_string(type_))
+    if (wanted and not isinstance(value, wanted)) or boolean:
         return f'column "{path}": {_article(value)} is not {type_}'
     if isinstance(value, dict) and pt.is_struct(type_):
         known = {child.name: child.type for child in type_}
@@ -298,7 +335,9 @@ def _wanted(type_: pa.DataType) -> tuple[type, ...]:
         return (bool,)
     if pt.is_integer(type_) or pt.is_floating(type_) or pt.is_decimal(type_):
         return (int, float)
-    return (str,) if pt.is_string(type_) or pt.is_timestamp(type_) else ()
+    if pt.is_string(type_):
+        return (str, bool, int, float)
+    return (str,) if pt.is_timestamp(type_) else ()
 
 
 def _cut(literal: str) -> str:

@@ -39,13 +39,16 @@ def lines_before(file: DataFile, offset: int, newline: bytes, storage: StorageOp
 
 
 class LineNumbers:
-    """Line numbers of the rows of a piece: counted while a compressed file is read, on demand in a plain one."""
+    """Line numbers of the rows of a piece: counted while a stream is read, on demand in a plain file."""
 
-    def __init__(self, file: DataFile, begin: int, newline: bytes, storage: StorageOptions) -> None:
+    def __init__(
+        self, file: DataFile, begin: int, newline: bytes, storage: StorageOptions, before: int | None = None
+    ) -> None:
+        """`before`: lines before the first block, of a file that is read as a stream though it is not compressed."""
         self._file, self._newline, self._storage = file, newline, storage
-        self._passed: int | None = None
+        self._passed = before
         self._at: tuple[RecordBlock, int, int] | None = None
-        if file.compression is not None:
+        if before is None and file.compression is not None:
             self._passed = count(head(file, storage, begin), newline)
 
     def number(self, block: RecordBlock, offset: int) -> int:

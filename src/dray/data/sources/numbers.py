@@ -29,6 +29,8 @@ CODE = r"[+-]?0(?:[0-9]+|[xX][0-9a-fA-F]+)"
 _CODE = re.compile(CODE)
 _WHOLE = re.compile(r"-?[0-9]+")  # pyarrow takes no plus sign before an integer
 _INT64, _UINT64 = (-(2**63), 2**63 - 1), (0, 2**64 - 1)
+_ENOUGH_DIGITS = 100
+"""No type holds a number of so many."""
 _WHOLE_DIGITS = 20
 """A decimal has room for at least so many digits before the point, as 64 bits have."""
 
@@ -116,7 +118,7 @@ class Numbers:
             self.code = self.code or literal
             return
         if _WHOLE.fullmatch(literal):
-            value = int(literal)
+            value = int(literal[:_ENOUGH_DIGITS])  # Python refuses to convert very many
             self.low, self.high = min(self.low, value), max(self.high, value)
             self.digits = max(self.digits, len(literal.lstrip("-")))
         else:

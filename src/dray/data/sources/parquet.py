@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice, takewhile
 
 import pyarrow as pa
 
+from dray.data.common_schema import Columns
 from dray.data.features import as_meant
-from dray.data.parquet import Dataset, open_dataset, read_slices
+from dray.data.parquet import Dataset, open_dataset
+from dray.data.parquet_rows import read_slices
 from dray.data.shards import Slice
-from dray.data.source import PIECE_BYTES, OnReject, Piece
+from dray.data.source import PIECE_BYTES, Note, OnReject, Piece, all_kept
 from dray.data.sources.columns import chosen
 from dray.storage import StorageOptions
 
@@ -25,7 +29,11 @@ class ParquetSource:
 
     @property
     def schema(self) -> pa.Schema:
-        return self.dataset.schema.remove_metadata()
+        return self.dataset.schema
+
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        return self.dataset.notes
 
     @property
     def rows(self) -> int | None:
@@ -47,17 +55,24 @@ class ParquetSource:
                 found.append(Piece(group.file, len(found), group.row_group, group.row_group + 1, size))
         return found
 
-    def read(self, piece: Piece, columns: Sequence[str] | None, _reject: OnReject) -> Iterator[pa.RecordBatch]:
+    def read(
+        self, piece: Piece, columns: Sequence[str] | None, _reject: OnReject, /, *, in_place: bool = False
+    ) -> Iterator[pa.RecordBatch]:
         schema = chosen(columns, self.schema)
-        groups: list[Slice] = [
-            group
-            for group in self.dataset.row_groups
-            if group.file == piece.name and piece.start <= group.row_group < piece.stop
-        ]
+        groups = self._groups_of(piece)
         for _, batch in read_slices(groups, schema.names, (), self.dataset.storage):
             batch = as_meant(batch, schema)
-            yield batch if batch.schema.equals(schema) else batch.cast(schema)
+            batch = batch if batch.schema.equals(schema) else batch.cast(schema)
+            yield all_kept(batch) if in_place else batch
+
+    def _groups_of(self, piece: Piece) -> list[Slice]:
+        groups = self.dataset.row_groups  # by file, which are sorted
+        first = bisect_left(groups, piece.name, key=lambda group: group.file)
+        own = takewhile(lambda group: group.file == piece.name, islice(groups, first, None))
+        return [group for group in own if piece.start <= group.row_group < piece.stop]
 
 
-def open_parquet(locations: Sequence[str], storage: StorageOptions) -> ParquetSource:
-    return ParquetSource(", ".join(locations), open_dataset(locations, storage))
+def open_parquet(
+    locations: Sequence[str], storage: StorageOptions, *, columns: Columns = "union", may_be_empty: bool = False
+) -> ParquetSource:
+    return ParquetSource(", ".join(locations), open_dataset(locations, storage, columns, may_be_empty=may_be_empty))

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from dray.data.parquet import with_fields
 from dray.data.partitions import Constant, constants_of, partitions_of, with_constants
-from dray.data.source import PIECE_BYTES, OnReject, Piece, Source
+from dray.data.source import PIECE_BYTES, REJECTED, Note, OnReject, Piece, Source
 from dray.data.sources.columns import chosen
 from dray.storage import StorageOptions
 
@@ -49,15 +49,23 @@ class PartitionedSource:
         found: Sequence[Any] = self.inner.files  # type: ignore[attr-defined]
         return found
 
+    @property
+    def notes(self) -> tuple[Note, ...]:
+        return self.inner.notes
+
     def pieces(self, target_bytes: int = PIECE_BYTES) -> list[Piece]:
         return self.inner.pieces(target_bytes)
 
-    def read(self, piece: Piece, columns: Sequence[str] | None, on_reject: OnReject) -> Iterator[pa.RecordBatch]:
+    def read(
+        self, piece: Piece, columns: Sequence[str] | None, on_reject: OnReject, /, *, in_place: bool = False
+    ) -> Iterator[pa.RecordBatch]:
         names = chosen(columns, self.schema).names
-        stored = [name for name in names if name in self.inner.schema.names]
+        inside = set(self.inner.schema.names)
+        stored = [name for name in names if name in inside]
         # At least one column is read: it gives the number of rows.
-        for batch in self.inner.read(piece, stored or self.inner.schema.names[:1], on_reject):
-            yield with_constants(batch, names, self.constants[piece.name], piece.name)
+        wanted, held = stored or self.inner.schema.names[:1], [*names, REJECTED] if in_place else names
+        for batch in self.inner.read(piece, wanted, on_reject, in_place=in_place):
+            yield with_constants(batch, held, self.constants[piece.name], piece.name)
 
 
 def with_partitions(source: Source, locations: Sequence[str], storage: StorageOptions) -> Source:

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 Positions = npt.NDArray[np.int64]
 
-LF, CR = 10, 13
+LF, CR, TAB, BLANK = 10, 13, 9, 32
 TAIL_BYTES = 16 << 10
 
 
@@ -34,6 +34,12 @@ class Quoting:
     quote: int | None
     newline: bytes = b"\n"
     """What ends a line: b"\\r" in files that have no other."""
+    spaced: bool = False
+    """Blanks and tabs around a value do not belong to it. If the delimiter is a blank, any run of them is one."""
+
+    @property
+    def by_blanks(self) -> bool:
+        return self.spaced and self.delimiter == BLANK
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,4 +180,50 @@ def _runs(data: bytes, quoting: Quoting) -> _Runs:
     starts, stops = starts[odd], stops[odd]
     before = array[starts - 1]  # a run at 0 follows a line end; this reads some other byte for it
     turning = (starts == 0) | (before == quoting.delimiter) | (before == LF) | (before == CR)
+    if quoting.spaced:
+        turning |= _after_blanks(array, starts, quoting)
     return _Runs(starts, stops, turning)
+
+
+def _after_blanks(array: npt.NDArray[np.uint8], starts: Positions, quoting: Quoting) -> npt.NDArray[np.bool_]:
+    """Whether there is nothing but blanks between the start of a value and these positions."""
+    blank = (array == BLANK) | (array == TAB)
+    if quoting.by_blanks:
+        found: npt.NDArray[np.bool_] = blank[starts - 1]
+        return found
+    others = np.append(-1, np.flatnonzero(~blank | (array == quoting.delimiter)))
+    last = others[np.searchsorted(others, starts) - 1]
+    begun: npt.NDArray[np.bool_] = (last < 0) | np.isin(array[last], (quoting.delimiter, LF, CR))
+    return begun
+
+
+def without_blanks(data: bytes, quoting: Quoting) -> bytes:
+    """Return the text without the blanks around its values; of those that divide values, one tab is left.
+
+    `data` begins with a record. Quoted values stay as they are.
+    """
+    array = np.frombuffer(data, np.uint8)
+    blank = (array == BLANK) | (array == TAB)
+    positions = np.flatnonzero(blank if quoting.by_blanks else blank & (array != quoting.delimiter))
+    if quoting.quote is not None and len(positions) and bytes([quoting.quote]) in data:
+        runs = _runs(data, quoting)
+        inside = np.append(False, runs.inside_after(False))[np.searchsorted(runs.starts, positions)]
+        positions = positions[~inside]
+    if not len(positions):
+        return data
+    apart = np.flatnonzero(np.diff(positions) != 1)
+    starts, stops = positions[np.append(0, apart + 1)], positions[np.append(apart, len(positions) - 1)] + 1
+    around = np.concatenate([[LF], array, [LF]])
+    ends = (LF, CR) if quoting.by_blanks else (LF, CR, quoting.delimiter)
+    outer = np.isin(around[starts], ends) | np.isin(around[stops + 1], ends)
+    text = array.copy()
+    if quoting.by_blanks:
+        text[starts] = TAB
+        starts = starts + ~outer
+    else:
+        starts, stops = starts[outer], stops[outer]
+    dropped = np.zeros(len(array) + 1, np.int8)
+    np.add.at(dropped, starts, 1)
+    np.add.at(dropped, stops, -1)
+    kept: bytes = text[np.cumsum(dropped[:-1], dtype=np.int8) == 0].tobytes()
+    return kept

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+import numpy as np
 import pyarrow as pa
 
+from dray.data.source import REJECTED, all_kept
 from dray.errors import DataError
 
 MOST_RECORD_BYTES = 64 << 20
@@ -45,6 +47,8 @@ class BadRow:
     """Where it begins in the block."""
     reason: str
     text: str | bytes
+    row: int | None = None
+    """Which of the block's rows it is, good and bad ones counted; None: no row was lost."""
 
 
 @dataclass(slots=True)
@@ -53,6 +57,8 @@ class Parsed:
 
     batches: list[pa.RecordBatch] = field(default_factory=list)
     bad: list[BadRow] = field(default_factory=list)
+    extra: Counter[str] = field(default_factory=Counter)
+    """Rows by the field that was left out."""
 
 
 def whole_records(
@@ -127,14 +133,30 @@ def keep_good(
                     for start in range(0, len(records), step):
                         take(records[start : start + step])
                     return
-                bad[records[number]] = refuse(records[number], error)
-                del records[number]
+                index = records.pop(number)
+                bad[index] = replace(refuse(index, error), row=index)
             else:
                 kept.batches += parsed.batches
                 kept.bad += parsed.bad
+                kept.extra += parsed.extra
                 return
 
     for start in range(0, count, _GROUP_RECORDS):
         take(list(range(start, min(start + _GROUP_RECORDS, count))))
     kept.bad = sorted([*kept.bad, *bad.values()], key=lambda row: row.offset)
     return kept
+
+
+def in_their_places(parsed: Parsed, schema: pa.Schema) -> list[pa.RecordBatch]:
+    """Return all rows of a block in order, a row of nulls for each bad one, marked in the column `REJECTED`.
+
+    `schema`: the columns that were read.
+    """
+    bad = [row.row for row in parsed.bad if row.row is not None]
+    if not bad:
+        return [all_kept(batch) for batch in parsed.batches]
+    good = pa.Table.from_batches(parsed.batches, schema)
+    rejected = np.zeros(good.num_rows + len(bad), bool)
+    rejected[bad] = True
+    taken = pa.array(np.cumsum(~rejected) - 1, mask=rejected)
+    return list(good.take(taken).append_column(REJECTED, pa.array(rejected)).combine_chunks().to_batches())

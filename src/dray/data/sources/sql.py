@@ -15,7 +15,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from dray.data.source import PIECE_BYTES, OnReject, Piece
+from dray.data.source import PIECE_BYTES, Note, OnReject, Piece
 from dray.data.sources.columns import chosen
 from dray.data.sources.sql_database import Database
 from dray.data.sources.sql_ranges import KeyRange, key_value
@@ -25,6 +25,12 @@ from dray.errors import ConfigError, DataError, DrayError
 SAMPLE_ROWS = 1000
 COUNTED_AT_ONCE = 100
 """Ranges whose rows one query counts: databases refuse a query with thousands."""
+_AFFINITIES = (
+    (("REAL", "FLOA", "DOUB"), pa.float64()),
+    (("CHAR", "CLOB", "TEXT"), pa.string()),
+    (("INT",), pa.int64()),
+)
+"""What SQLite makes of the name of a type; the last one that is found counts."""
 _TABLE = re.compile(r"[\w$.\"`-]+")
 
 
@@ -41,6 +47,7 @@ class SqlSource:
     """Estimated from the first rows; 0 without a key, as rows are not counted then."""
     key: KeyRange | None = None
     format: str = "sql"
+    notes: tuple[Note, ...] = ()
 
     def pieces(self, target_bytes: int = PIECE_BYTES) -> list[Piece]:
         """Return a piece for each range of the key: `start` is its number, `stop` how many there are."""
@@ -49,11 +56,13 @@ class SqlSource:
             count = min(self.key.most_ranges(), max(1, round(self.bytes / max(1, target_bytes))))
         return [Piece(self.name, index, index, count, self.bytes // count) for index in range(count)]
 
-    def read(self, piece: Piece, columns: Sequence[str] | None, on_reject: OnReject) -> Iterator[pa.RecordBatch]:
+    def read(
+        self, piece: Piece, columns: Sequence[str] | None, on_reject: OnReject, /, *, in_place: bool = False
+    ) -> Iterator[pa.RecordBatch]:
         schema = chosen(columns, self.schema)
         query = select(self.query, _columns(schema.names, self.database), self._condition(piece))
         with _executed(self.database, query) as cursor:
-            yield from as_batches(cursor, schema, self.name, on_reject)
+            yield from as_batches(cursor, schema, self.name, on_reject, in_place=in_place)
 
     def rows_now(self, pieces: Sequence[Piece]) -> tuple[list[int], int]:
         """Count the rows of each piece as they are now, and those beyond the key's bounds, which were added later."""
@@ -84,7 +93,8 @@ def open_sql(
     """Read the first rows, and the key's least and greatest value if there is a key."""
     database.check()
     query = _query(query, table)
-    schema, sample = _sample(database, query, types)
+    declared = _declared(database, table) if database.dialect == "sqlite" and table is not None else {}
+    schema, sample = _sample(database, query, types, declared)
     if not sample.num_rows:
         raise DataError(f"There are no rows in {database.name}: {query}", fix="Use a query that returns rows.")
     name = f"{database.name}: {table or query}"
@@ -143,11 +153,14 @@ def _extent(database: Database, query: str, key: str) -> tuple[int, Any, Any]:
 
 
 def _sample(
-    database: Database, query: str, types: Mapping[str, str | pa.DataType] | None
+    database: Database,
+    query: str,
+    types: Mapping[str, str | pa.DataType] | None,
+    declared: Mapping[str, pa.DataType],
 ) -> tuple[pa.Schema, pa.Table]:
     def look(text: str) -> tuple[pa.Schema, pa.Table]:
         with _executed(database, text) as cursor:
-            return plain_schema(cursor, SAMPLE_ROWS, types)
+            return plain_schema(cursor, SAMPLE_ROWS, types, declared)
 
     try:
         return look(select(query, "*", end=f" LIMIT {SAMPLE_ROWS}"))
@@ -155,6 +168,16 @@ def _sample(
         if database.dialect != "unknown":
             raise
         return look(query)  # not every database has LIMIT
+
+
+def _declared(database: Database, table: str) -> dict[str, pa.DataType]:
+    """Return the types of SQLite's columns as the table declares them; any column may hold values of other types."""
+    name = table.rpartition(".")[2].strip('"`')
+    with _executed(database, f"SELECT name, upper(type) FROM pragma_table_info('{name}')") as cursor:  # noqa: S608
+        rows = cursor.fetchall()
+    return {
+        column: type_ for column, written in rows for marks, type_ in _AFFINITIES if any(m in written for m in marks)
+    }
 
 
 @contextmanager

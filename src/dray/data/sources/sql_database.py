@@ -4,8 +4,11 @@
 |---------------------------------------------------------|-----------------------------------------------------------|
 | `postgresql://user:${DB_PASSWORD}@host:5432/db`         | adbc-driver-postgresql; libpq's own PG* variables hold too |
 | `databricks://host/sql/1.0/warehouses/id`               | databricks-sql-connector; the token from DATABRICKS_TOKEN |
-| `${DATABASE_URL}`                                       | either, as the variable's value says                      |
-| a function without arguments                            | whatever connection it returns: ADBC or DB-API            |
+| `sqlite:///data.db`, `sqlite:////home/me/data.db`       | Python's own sqlite3, read-only                           |
+| `duckdb:data.db`, `duckdb:///data.db`                   | duckdb, read-only                                         |
+| `${DATABASE_URL}`                                       | one of these, as the variable's value says                |
+| a function without arguments, or its name               | whatever connection it returns: ADBC or DB-API            |
+| (`module:function`)                                     |                                                           |
 
 Variables are read where the connection is made: on the worker. Its environment needs them too.
 """
@@ -15,25 +18,48 @@ from __future__ import annotations
 import functools
 import os
 import re
+import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import quote, unquote, urlsplit
 
 from dray.data.sources.extras import load
 from dray.errors import ConfigError, DataError, DrayError, StorageError
+from dray.functions import load_function
 from dray.masking import holds_password, masked, passwords_in
+from dray.storage import absolute
 
-_ADDRESS = re.compile(r"(?:postgres(?:ql)?|databricks)://|\$\{\w+\}$")
+_ADDRESS = re.compile(r"(?:postgres(?:ql)?|databricks|sqlite)://|duckdb:|\$\{\w+\}$")
+_FUNCTION = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
+_FILE = re.compile(r"(sqlite)://(?:/(.*))?|(duckdb):(?:///)?(.*)", re.DOTALL)
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 _SECRETS = ("PGPASSWORD", "DATABRICKS_TOKEN")
 _MOST_SHOWN = 300
 
-Dialect = Literal["postgresql", "databricks", "unknown"]
+Dialect = Literal["postgresql", "databricks", "sqlite", "duckdb", "unknown"]
+_DIALECTS: dict[str, Dialect] = {
+    "postgresql": "postgresql", "postgres": "postgresql", "databricks": "databricks", "sqlite": "sqlite",
+    "duckdb": "duckdb",
+}  # fmt: skip
 
 
 def is_address(location: object) -> bool:
-    return isinstance(location, str) and _ADDRESS.match(location) is not None
+    """Whether a location is that of a database, or names a function that connects to one."""
+    return isinstance(location, str) and (_ADDRESS.match(location) is not None or _is_function(location))
+
+
+def database_of(location: str) -> Database:
+    """Return the database at an address. The path of a file becomes absolute: workers have other directories."""
+    found = _FILE.fullmatch(location)
+    if found is None or not (path := found[2] or found[4]):
+        return Database(location)
+    return Database(f"{found[1] or found[3]}:///{absolute(path)}")
+
+
+def _is_function(location: str) -> bool:
+    return _FUNCTION.fullmatch(location) is not None and not Path(location).exists()
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +93,8 @@ class Database:
 
     @property
     def dialect(self) -> Dialect:
-        scheme = self._expanded().partition("://")[0] if self.address is not None else ""
-        return {"postgresql": "postgresql", "postgres": "postgresql", "databricks": "databricks"}.get(  # type: ignore[return-value]
-            scheme, "unknown"
-        )
+        scheme = self._expanded().partition(":")[0] if self.address is not None else ""
+        return _DIALECTS.get(scheme, "unknown")
 
     def connect(self) -> Any:
         """Return a new connection of DB-API's or ADBC's."""
@@ -82,6 +106,10 @@ class Database:
                 return load("adbc_driver_postgresql.dbapi").connect(self._expanded())
             if self.dialect == "databricks":
                 return self._databricks()
+            if self.dialect in ("sqlite", "duckdb"):
+                return _connect_to_file(self.dialect, self._expanded())
+            if self.address is not None and _is_function(self.address):
+                return load_function(self.address)()
         except DrayError:
             raise
         except Exception as error:  # database drivers raise anything
@@ -91,7 +119,8 @@ class Database:
             ) from None  # the driver's error may quote the password
         raise ConfigError(
             f"{self.name} is not the address of a database that dray knows.",
-            fix="Use postgresql://... or databricks://..., or give a function that connects.",
+            fix="Use postgresql://..., databricks://..., sqlite:///file, duckdb:file, or the name of a function that "
+            "connects: module:function.",
         )
 
     def failed(self, error: Exception) -> DataError:
@@ -139,6 +168,22 @@ class Database:
             written = passwords_in(value) if "://" in value else {value, quote(value, safe="")}
             found |= written | {unquote(secret) for secret in written}
         return {secret for secret in found if len(secret) >= 3}
+
+
+def _connect_to_file(dialect: Dialect, address: str) -> Any:
+    """Return a connection that only reads."""
+    found = _FILE.fullmatch(address)
+    path = Path((found[2] or found[4] or "") if found else "")
+    if not path.is_file():
+        raise DataError(
+            f"There is no {dialect} database {path}.",
+            fix=f"Check the path: {dialect}:///data.db is in the working directory, {dialect}:////home/me/data.db is "
+            "absolute.",
+        )
+    if dialect == "duckdb":
+        return load("duckdb").connect(str(path), read_only=True)
+    # Several threads may read a source, one after another.
+    return sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True, check_same_thread=False)
 
 
 def _variable(*names: str) -> str:

@@ -5,24 +5,38 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
+from warnings import catch_warnings, simplefilter
 
 import pyarrow as pa
 import pyarrow.types as pt
 
-from dray.data.source import OnReject, make_reject
-from dray.data.sources.types import asked_types
-from dray.errors import DataError
+from dray.data.source import OnReject, all_kept, make_reject
+from dray.data.sources.record_blocks import BadRow, Parsed, in_their_places
+from dray.data.sources.time_forms import forms_in
+from dray.data.sources.types import asked_types, flag_of_type
+from dray.errors import ConfigError, DataError
 
 ROWS_AT_ONCE = 10_000
 _NUMERIC = ("numeric", "decimal")
 
 
-def plain_schema(cursor: Any, most: int, types: Mapping[str, str | pa.DataType] | None) -> tuple[pa.Schema, pa.Table]:
-    """Return the schema for the rows of a cursor, and the first rows."""
+def plain_schema(
+    cursor: Any, most: int, types: Mapping[str, str | pa.DataType] | None, declared: Mapping[str, pa.DataType]
+) -> tuple[pa.Schema, pa.Table]:
+    """Return the schema for the rows of a cursor, and the first rows.
+
+    `declared`: the type of a column whose values are of several kinds.
+    """
+    if forms := forms_in(types):
+        name, form = next(iter(forms.items()))
+        raise ConfigError(
+            f'types has the form of a time, "{form}", for column "{name}": it is for text files, not for databases.',
+            fix=f"Make a timestamp of {name} in the query.",
+        )
     if not _has_arrow(cursor):
         names = [str(column[0]) for column in cursor.description]
         rows = cursor.fetchmany(most)
-        schema = _guess(names, rows, asked_types(types, names))
+        schema = _guess(names, rows, asked_types(types, names), declared)
         _, bad = _columns(rows, schema)
         columns, _ = _columns([row for index, row in enumerate(rows) if index not in bad], schema)
         return schema, pa.Table.from_arrays(columns, schema=schema)
@@ -38,23 +52,29 @@ def plain_schema(cursor: Any, most: int, types: Mapping[str, str | pa.DataType] 
     return schema, found
 
 
-def as_batches(cursor: Any, schema: pa.Schema, name: str, on_reject: OnReject) -> Iterator[pa.RecordBatch]:
+def as_batches(
+    cursor: Any, schema: pa.Schema, name: str, on_reject: OnReject, *, in_place: bool
+) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a cursor with these columns; DB-API rows that do not fit are rejected."""
     if _has_arrow(cursor):
         for batch in _arrow(cursor):
             if batch.num_rows:
-                yield _cast(batch, schema, name)
+                cast = _cast(batch, schema, name)
+                yield all_kept(cast) if in_place else cast
         return
     indices = [[str(column[0]) for column in cursor.description].index(column) for column in schema.names]
     while rows := cursor.fetchmany(ROWS_AT_ONCE):
         chosen = [[row[index] for index in indices] for row in rows]
-        columns, bad = _columns(chosen, schema)
-        for index, reason in sorted(bad.items()):
-            on_reject(make_reject(name, None, reason, repr(tuple(rows[index]))))
+        columns, reasons = _columns(chosen, schema)
+        bad = [BadRow(0, reason, repr(tuple(rows[index])), index) for index, reason in sorted(reasons.items())]
+        for row in bad:
+            on_reject(make_reject(name, None, row.reason, row.text))
         if bad:
-            columns, _ = _columns([row for index, row in enumerate(chosen) if index not in bad], schema)
+            columns, _ = _columns([row for index, row in enumerate(chosen) if index not in reasons], schema)
         batch = _batch(columns, schema, len(rows) - len(bad))
-        if batch.num_rows:
+        if in_place:
+            yield from in_their_places(Parsed([batch], bad), schema)
+        elif batch.num_rows:
             yield batch
 
 
@@ -65,12 +85,18 @@ def _batch(columns: list[pa.Array], schema: pa.Schema, rows: int) -> pa.RecordBa
 
 
 def _has_arrow(cursor: Any) -> bool:
-    return hasattr(cursor, "fetch_record_batch") or hasattr(cursor, "fetchmany_arrow")
+    return any(hasattr(cursor, name) for name in ("fetch_record_batch", "fetchmany_arrow", "to_arrow_reader"))
 
 
 def _arrow(cursor: Any) -> Iterator[pa.RecordBatch]:
     if hasattr(cursor, "fetch_record_batch"):  # ADBC
         yield from cursor.fetch_record_batch()
+        return
+    if hasattr(cursor, "to_arrow_reader"):  # DuckDB
+        with catch_warnings():
+            simplefilter("ignore", UserWarning)  # that a cursor of its own kind would save a copy
+            reader = cursor.to_arrow_reader(ROWS_AT_ONCE)
+        yield from reader
         return
     while (table := cursor.fetchmany_arrow(ROWS_AT_ONCE)).num_rows:  # Databricks
         yield from table.to_batches()
@@ -96,22 +122,30 @@ def _cast(batch: pa.RecordBatch, schema: pa.Schema, name: str) -> pa.RecordBatch
             raise DataError(
                 f'{name}: column "{field.name}" is {column.type}, but was {field.type} in the first rows: '
                 f"{(str(error).splitlines() or [''])[0]}",
-                fix=f"Cast the column in the query, or give its type: types={{{field.name!r}: ...}}.",
+                fix=f"Cast the column in the query, or give its type: {flag_of_type(field.name)}.",
             ) from error
     return _batch(columns, schema, batch.num_rows)
 
 
-def _guess(names: list[str], rows: Sequence[Sequence[Any]], asked: Mapping[str, pa.DataType]) -> pa.Schema:
+def _guess(
+    names: list[str],
+    rows: Sequence[Sequence[Any]],
+    asked: Mapping[str, pa.DataType],
+    declared: Mapping[str, pa.DataType],
+) -> pa.Schema:
     fields = []
     for index, name in enumerate(names):
         values = [_simple(row[index]) for row in rows]
         try:
             type_ = asked.get(name) or pa.array(values).type
         except (pa.ArrowInvalid, pa.ArrowTypeError):
+            if name in declared:
+                fields.append(pa.field(name, declared[name]))
+                continue
             kinds = sorted({type(value).__name__ for value in values if value is not None})
             raise DataError(
                 f'Column "{name}" holds values of several kinds: {", ".join(kinds)}.',
-                fix=f'Cast it in the query, or give its type: types={{"{name}": "string"}}; other rows are rejected.',
+                fix=f"Cast it in the query, or give its type: {flag_of_type(name)}; other rows are rejected.",
             ) from None
         fields.append(pa.field(name, pa.string() if pt.is_null(type_) else type_))
     return pa.schema(fields)

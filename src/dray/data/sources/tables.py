@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from dray.data.source import PIECE_BYTES, OnReject, Piece
+from dray.data.source import PIECE_BYTES, Note, OnReject, Piece, all_kept
 from dray.data.sources.columns import chosen, require_distinct
 from dray.errors import DataError
 
@@ -23,6 +23,7 @@ class TableSource:
     name: str
     table: pa.Table
     format: str = "table"
+    notes: tuple[Note, ...] = ()
 
     @property
     def schema(self) -> pa.Schema:
@@ -45,9 +46,12 @@ class TableSource:
             for index, (start, stop) in enumerate(pairwise(bounds))
         ]
 
-    def read(self, piece: Piece, columns: Sequence[str] | None, _reject: OnReject) -> Iterator[pa.RecordBatch]:
+    def read(
+        self, piece: Piece, columns: Sequence[str] | None, _reject: OnReject, /, *, in_place: bool = False
+    ) -> Iterator[pa.RecordBatch]:
         part = self.table.select(chosen(columns, self.schema).names).slice(piece.start, piece.stop - piece.start)
-        yield from part.to_batches(max_chunksize=BATCH_ROWS)
+        for batch in part.to_batches(max_chunksize=BATCH_ROWS):
+            yield all_kept(batch) if in_place else batch
 
 
 def is_table(value: object) -> bool:
@@ -57,7 +61,7 @@ def is_table(value: object) -> bool:
     return type(value).__module__.partition(".")[0] in ("pandas", "polars") and hasattr(type(value), "columns")
 
 
-def open_table(value: Any) -> TableSource:
+def open_table(value: Any, *, may_be_empty: bool = False) -> TableSource:
     """Return the rows of a pandas or polars frame or an Arrow table as a source."""
     library = type(value).__module__.partition(".")[0]
     if library == "polars":
@@ -72,7 +76,7 @@ def open_table(value: Any) -> TableSource:
     require_distinct(table.column_names, "The table", fix="Rename one of them.")
     if library in ("pandas", "polars"):  # their text types: large, or views
         table = table.cast(pa.schema([pa.field(f.name, _usual(f.type)) for f in table.schema]))
-    if not table.num_rows:
+    if not table.num_rows and not may_be_empty:
         raise DataError("The table has no rows.", fix="Give a table that holds rows.")
     return TableSource(f"a table of {library}", table.replace_schema_metadata())
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import threading
 import time
+from collections.abc import Callable
 from typing import IO
 
 from rich.console import Console, Group, RenderableType
@@ -20,11 +21,11 @@ from rich.text import Text
 from dray.events.epochs import describe_pairs, describe_repetition, describe_unknown, pace
 from dray.events.figures import Bar
 from dray.events.format import brief, clock, count, duration, many, metric, rate, size, sparkline
-from dray.events.kinds import Event, StepFinished
+from dray.events.kinds import Event, NameResolved, StepFinished
 from dray.events.run_view import COPY, PHASES, RECOVER, RunView
 from dray.events.sinks.console import SafeConsole
 from dray.events.sinks.summary import describe_failures, how_to_resume, summary
-from dray.events.sinks.terminal import describe_data, describe_decision
+from dray.events.sinks.terminal import describe_data, describe_decision, describe_name
 from dray.events.telemetry import DRIVER, Sample
 from dray.events.worker_view import State, WorkerView
 
@@ -37,7 +38,8 @@ _STATES: dict[State, str] = {"lost": "bold red", "leaving": "yellow", "joined": 
 class LiveView:
     """A sink that keeps a view of the run on the terminal, and leaves a summary when it ends."""
 
-    def __init__(self, stream: IO[str], console: Console | None = None) -> None:
+    def __init__(self, stream: IO[str], console: Console | None = None, *, speak: Callable[[str], str] = str) -> None:
+        self._speak = speak
         self._console = console or SafeConsole(file=stream, highlight=False)
         self._progress = RunView()
         self._lock = threading.Lock()
@@ -53,6 +55,8 @@ class LiveView:
 
     def event(self, event: Event) -> None:
         self._raise_failure()
+        if isinstance(event, NameResolved):  # above the view, where it stays
+            self._console.print(Text(describe_name(event), style="dim"))
         with self._lock:
             self._progress.event(event)
         self._changed.set()
@@ -70,7 +74,7 @@ class LiveView:
         self._changed.set()
         self._drawer.join()
         self._live.stop()
-        self._console.print(ending(self._progress, time.time()), end="")
+        self._console.print(ending(self._progress, time.time(), self._speak), end="")
 
     def _draw_on_change(self) -> None:
         try:
@@ -100,6 +104,8 @@ def view(progress: RunView, now: float, console: Console) -> RenderableType:
         parts.append(Text(facts, style="dim", no_wrap=True, overflow="ellipsis"))
     if progress.pairs:
         parts.append(Text(describe_pairs(progress.pairs), style="dim", no_wrap=True, overflow="ellipsis"))
+    if progress.doing:
+        parts.append(Text(progress.doing, style="dim", no_wrap=True, overflow="ellipsis"))
     bar = progress.bar(now)
     if bar is not None:
         parts += [Text(), _bar(progress, bar, console.width)]
@@ -125,17 +131,18 @@ def view(progress: RunView, now: float, console: Console) -> RenderableType:
     return Group(*parts)
 
 
-def ending(progress: RunView, now: float) -> RenderableType:
+def ending(progress: RunView, now: float, speak: Callable[[str], str] = str) -> RenderableType:
     """Return what stays on the terminal: the warnings, then the summary of a finished run."""
     parts: list[RenderableType] = []
     if progress.warnings:
-        parts.append(_warnings(progress.warnings, len(progress.warnings)))
+        spoken = [(speak(message), speak(fix)) for message, fix in progress.warnings]
+        parts.append(_warnings(spoken, len(spoken)))
     if progress.result is not None:
         table = Table.grid(padding=(0, 2, 0, 0))
         table.add_column(style="dim", no_wrap=True)
         table.add_column(overflow="fold")
         for label, text in summary(progress, now):
-            table.add_row(label, Text(text, style="bold" if label in ("Metric", "Next") else ""))
+            table.add_row(label, Text(speak(text), style="bold" if label in ("Metric", "Next") else ""))
         parts += [Text(f"✓ Done in {duration(progress.elapsed(now))}", style="bold green"), table]
     elif progress.failure is not None:
         where = f" in phase {progress.phase}" if progress.phase else ""

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from math import nan
 from pathlib import Path
 from typing import Any
 
 from dray.events.figures import Failures
 from dray.events.format import count, duration, many, metric, size
+from dray.events.metrics import is_better
 from dray.events.run_view import COPY, RunView
+
+_WORTH_TELLING = 0.001
+"""A metric that was better by a smaller share was as good."""
+_TELLING_S = 1.0
+"""The cores of a shorter training tell nothing."""
 
 
 def summary(progress: RunView, now: float) -> list[tuple[str, str]]:
@@ -16,9 +24,10 @@ def summary(progress: RunView, now: float) -> list[tuple[str, str]]:
     lines = [
         _work(result),
         ("Metric", _metrics(progress, result)),
+        ("Verdict", str(result.get("verdict") or "")),
         ("Time", _times(progress, result, now)),
         ("Failures", describe_failures(_failures(progress, result))),
-        ("Cores", _cores(result.get("threads") or [])),
+        ("Cores", _cores(result)),
         ("Memory", f"{size(result['peak_memory_bytes'])} at most" if result.get("peak_memory_bytes") else ""),
         ("Output", _short(result["output"]) if isinstance(result.get("output"), str) else ""),
         ("Run", _short(str(result.get("directory") or progress.directory or ""))),
@@ -92,14 +101,43 @@ def _where(result: dict[str, Any]) -> str:
 
 
 def _metrics(progress: RunView, result: dict[str, Any]) -> str:
-    # A recommender's ranking is measured at the end, and its metrics are all of the model that is kept.
-    if progress.best and progress.knows_all_rounds and not is_recommender(result):
-        parts = [f"{name} {metric(best.value)} at round {best.round}" for name, best in progress.best.items()]
-        return ", ".join(f"best {part}" for part in parts)
+    """Return what the saved model has: "eval-auc 0.92600, round 100, saved", and whether another was better."""
     numbers = {name: value for name, value in (result.get("metrics") or {}).items() if isinstance(value, int | float)}
     text = ", ".join(f"{name} {metric(value)}" for name, value in numbers.items())
     best, rounds = result.get("best_round"), result.get("rounds")
-    return text + (f", at epoch {best}" if text and is_recommender(result) and best not in (None, rounds) else "")
+    if result.get("eval_rows") == 0 and rounds is not None:
+        return (
+            f"{text}; " * bool(text) + "nothing was set aside to evaluate on: --eval-fraction 0.2 tells how good it is"
+        )
+    if is_recommender(result) or not text:
+        return text + (f", at epoch {best}" if text and best not in (None, rounds) else "")
+    return f"{text}, {_saved(progress, numbers, rounds)}"
+
+
+def _saved(progress: RunView, metrics: dict[str, int | float], rounds: int | None) -> str:
+    """Return "round 100, saved; best was 0.92790 at round 39: --early-stop 10 would keep it"."""
+    name = list(metrics)[-1]  # early stopping goes by it
+    best = progress.best.get(name) if progress.knows_all_rounds else None
+    if best is not None and best.value == metrics[name]:
+        return f"round {best.round}{f' of {rounds}' if best.round != rounds else ''}, saved"
+    saved = f"round {rounds}, saved" if rounds is not None else "saved"
+    if best is None or not is_better(name, best.value, metrics[name]):
+        return saved
+    if abs(best.value - metrics[name]) < _WORTH_TELLING * abs(metrics[name]):
+        return saved
+    whose = f"best {name}" if len(metrics) > 1 else "best"
+    patience = _patience(progress.history[name], name, best.round)
+    where = f"{metric(best.value)} at round {best.round}"
+    return f"{saved}; {whose} was {where}: --early-stop {patience} would keep it"
+
+
+def _patience(history: Mapping[int, float], name: str, until: int) -> int:
+    """Return how many rounds without improvement to bear so as not to stop before a round: in tens."""
+    last, best, longest = 0, nan, 1
+    for number, value in sorted(history.items()):
+        if number <= until and is_better(name, value, best):
+            last, best, longest = number, value, max(longest, number - last)
+    return 10 * (longest // 10 + 1)
 
 
 def _times(progress: RunView, result: dict[str, Any], now: float) -> str:
@@ -115,7 +153,10 @@ def _times(progress: RunView, result: dict[str, Any], now: float) -> str:
     return duration(total) + (f" ({parts})" if parts else "")
 
 
-def _cores(threads: list[dict[str, Any]]) -> str:
+def _cores(result: dict[str, Any]) -> str:
+    threads, seconds = result.get("threads") or [], result.get("seconds")
+    if isinstance(seconds, dict) and seconds.get("train", _TELLING_S) < _TELLING_S:
+        return ""
     used = [entry["used"] for entry in threads if entry.get("used") is not None]
     decided = [entry["decided"] for entry in threads if entry.get("decided") is not None]
     if not used or not decided:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from functools import singledispatchmethod
 from typing import IO
 
@@ -17,34 +18,38 @@ from dray.events.visible import visible
 
 PROGRESS_EVERY_S = 5.0
 ROUNDS_EVERY_S = 60.0
+STEPS_EVERY_S = 1.0
+"""Steps that take less are not worth a line each: a short run fits on a screen."""
 WAITING_EVERY_S = 60.0
 _PHASES = {
     "start": "starting the workers",
     "evaluate": "ranking all items for the users of the test rows",
-    "save": "writing the model",
 }
 """The other phases speak for themselves at once."""
+_SAID_ALONE = ("workers: ", "threads: ")
+"""Reasons that say nothing more than "this process, 2 threads" where there are no workers."""
 
 
-def terminal(stream: IO[str], live: bool) -> Sink:
+def terminal(stream: IO[str], live: bool, speak: Callable[[str], str] = str) -> Sink:
     """Return a sink that shows a run on `stream`, which is stderr: stdout belongs to results.
 
     Ask for the live view when `stream` is a terminal; a log file gets lines, and so does a terminal that cannot
-    move its cursor or show the symbols.
+    move its cursor or show the symbols. `speak` puts what to do in the words of the caller.
     """
     encoding = (getattr(stream, "encoding", None) or "utf-8").lower().replace("-", "")
     if live and encoding == "utf8" and os.environ.get("TERM") not in ("dumb", "unknown"):
         from dray.events.sinks.live import LiveView  # rich is only loaded where it draws
 
-        return LiveView(stream)
-    return PlainLines(stream)
+        return LiveView(stream, speak=speak)
+    return PlainLines(stream, speak)
 
 
 class PlainLines:
     """Time-stamped lines: every step, a progress line every 5 s at most, every tenth of the rounds, every epoch."""
 
-    def __init__(self, stream: IO[str]) -> None:
+    def __init__(self, stream: IO[str], speak: Callable[[str], str] = str) -> None:
         self._stream = stream
+        self._speak = speak
         self._progress = RunView()
         self._last_line = 0.0
         self._tenth = 0
@@ -81,12 +86,16 @@ class PlainLines:
     def _show_phase_started(self, event: kinds.PhaseStarted) -> None:
         self._last_line = event.time
         text = _PHASES.get(event.name)
-        if text:
+        if text and not event.alone:
             self._line(event, event.name, text)
 
     @_show.register
     def _show_data_found(self, event: kinds.DataFound) -> None:
         self._line(event, "data", describe_data(self._progress))
+
+    @_show.register
+    def _show_name_resolved(self, event: kinds.NameResolved) -> None:
+        self._line(event, "name", describe_name(event))
 
     @_show.register
     def _show_source_converted(self, event: kinds.SourceConverted) -> None:
@@ -99,13 +108,20 @@ class PlainLines:
     def _show_decided(self, event: kinds.Decided) -> None:
         self._line(event, "decided", describe_decision(self._progress))
         for reason in event.reasons:
-            self._line(event, "", reason)
+            if not (self._progress.alone and reason.startswith(_SAID_ALONE)):
+                self._line(event, "", reason)
 
     @_show.register
     def _show_worker_started(self, event: kinds.WorkerStarted) -> None:
+        if self._progress.alone:
+            return
         again = " (replacement)" if event.replacement else ""
         threads = many(event.threads, "threads")
         self._line(event, "start", f"{name_worker(event.worker, event.host)}, {threads}{again}")
+
+    @_show.register
+    def _show_worker_busy(self, event: kinds.WorkerBusy) -> None:
+        self._line(event, "start", event.doing)
 
     @_show.register
     def _show_worker_lost(self, event: kinds.WorkerLost) -> None:
@@ -126,11 +142,10 @@ class PlainLines:
     @_show.register
     def _show_attempt_started(self, event: kinds.AttemptStarted) -> None:
         self._waiting = ("", 0.0)
-        if event.members == 1 and not event.round:  # no ring to speak of
+        if not event.round:  # it begins, as one expects
             return
         text = f"{many(event.members, 'members')} on {many(event.workers, 'workers')}"
-        goes_on = f"goes on after {self._progress.word} {event.round}" if event.round else "begins"
-        self._line(event, "ring", f"{text}, training {goes_on}")
+        self._line(event, "ring", f"{text}, training goes on after {self._progress.word} {event.round}")
 
     @_show.register
     def _show_recovered(self, event: kinds.Recovered) -> None:
@@ -167,7 +182,8 @@ class PlainLines:
 
     @_show.register
     def _show_shard_loaded(self, event: kinds.ShardLoaded) -> None:
-        self._line(event, "load", f"worker {event.worker}: {many(event.rows, 'rows')} in {duration(event.seconds)}")
+        by = "" if self._progress.alone else f"worker {event.worker}: "
+        self._line(event, "load", f"{by}{many(event.rows, 'rows')} in {duration(event.seconds)}")
 
     @_show.register
     def _show_pairs_found(self, event: kinds.PairsFound) -> None:
@@ -180,12 +196,15 @@ class PlainLines:
     @_show.register
     def _show_step_finished(self, event: kinds.StepFinished) -> None:
         progress = self._progress
+        since = event.time - self._last_line
+        if since < (STEPS_EVERY_S if progress.metrics else PROGRESS_EVERY_S):
+            return
         if progress.epoch:  # takes seconds or minutes, and is worth a line
             self._last_line = event.time
             self._line(event, "train", describe_epoch(event, progress.rows_are, alone=progress.alone))
             return
         tenth = 10 * progress.round // progress.rounds if progress.rounds else 0
-        if tenth == self._tenth and event.time - self._last_line < ROUNDS_EVERY_S:
+        if tenth == self._tenth and since < ROUNDS_EVERY_S:
             return
         self._tenth, self._last_line = tenth, event.time
         bar = progress.bar(event.time)
@@ -193,17 +212,13 @@ class PlainLines:
         self._line(event, "train", f"round {progress.round} of {progress.rounds}{describe_metrics(progress)}{eta}")
 
     @_show.register
-    def _show_threads_measured(self, event: kinds.ThreadsMeasured) -> None:
-        self._line(event, "threads", f"worker {event.worker}: {event.used:.2f} of {event.decided} cores used")
-
-    @_show.register
     def _show_warned(self, event: kinds.Warned) -> None:
-        self._line(event, "warning", f"{event.message} {event.fix}".rstrip())
+        self._line(event, "warning", self._speak(f"{event.message} {event.fix}".rstrip()))
 
     @_show.register
     def _show_run_finished(self, event: kinds.RunFinished) -> None:
         for label, text in summary(self._progress, event.time):
-            self._line(event, label.lower(), text)
+            self._line(event, label.lower(), self._speak(text))
 
     @_show.register
     def _show_run_failed(self, event: kinds.RunFailed) -> None:
@@ -223,6 +238,10 @@ class PlainLines:
         if bar.rate and bar.unit == "items":
             text += f", {rate(bar.rate)} items/s"
         self._line(event, self._progress.phase or "work", text)
+
+
+def describe_name(event: kinds.NameResolved) -> str:
+    return f"{event.name} is {event.location}"
 
 
 def describe_loss(lost: kinds.WorkerLost, word: str = "round") -> str:

@@ -10,14 +10,17 @@ from dray.batch.options import Options
 from dray.clusters.resolve import Attached, Here
 from dray.data.open_source import open_source
 from dray.events.telemetry import Sink, Telemetry
+from dray.functions import load_function
 from dray.ingesting.ingest import ingest
+from dray.ingesting.noticed import tell
 from dray.ingesting.recipe import Recipe, recipe_of
 from dray.ingesting.written import IngestResult
 from dray.jobs.command import shared_paths
 from dray.jobs.commands.asked import AskedOfFunction
 from dray.jobs.commands.mapping import on_the_cluster
 from dray.jobs.shared import Head
-from dray.jobs.user_code import Code, code_of, importable_name, load_function
+from dray.jobs.user_code import Code, code_of, importable_name
+from dray.runs.naming import Names
 from dray.storage import StorageOptions
 
 
@@ -29,6 +32,7 @@ class Ingest(AskedOfFunction):
     """Locations; in this process also a table, or a function that connects to a database."""
     out: str
     recipe: Recipe
+    overwrite: bool = False
     function: Callable[[Any], Any] | None = None
     """The transform, in this process; a job imports it by the name in the recipe."""
     name: ClassVar[str] = "data ingest"
@@ -38,6 +42,9 @@ class Ingest(AskedOfFunction):
         if self.recipe.transform is None:
             return None
         return code_of(self.recipe.transform, [*self.data, self.out], excludes=self.excludes)
+
+    def named(self, names: Names) -> Self:
+        return replace(self, out=names.output(self.out))
 
     def settled(self, head: Head) -> Self:
         paths = shared_paths(head, data=self.data, out=self.out)
@@ -66,11 +73,14 @@ class Ingest(AskedOfFunction):
             function = load_function(self.recipe.transform)
         telemetry = Telemetry(sinks)
         try:
+            source = open_source(self.data, self.storage, **self.read)
+            tell(source.notes, telemetry.emit)
             return ingest(
-                open_source(self.data, self.storage, **self.read),
+                source,
                 self.out,
                 self.recipe,
                 function=function,
+                overwrite=self.overwrite,
                 storage=self.storage,
                 options=Options(
                     where=self.where, workers=self.workers, cluster=None if self.word is None else where.word

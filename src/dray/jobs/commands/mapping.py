@@ -13,12 +13,14 @@ from dray.clusters.resolve import Attached, Here
 from dray.errors import ConfigError
 from dray.events.kinds import PhaseStarted
 from dray.events.telemetry import Sink, Telemetry
+from dray.functions import load_function
 from dray.jobs.command import shared_paths
 from dray.jobs.commands.asked import AskedOfFunction
 from dray.jobs.shared import Head
-from dray.jobs.user_code import Code, code_of, load_function
+from dray.jobs.user_code import Code, code_of
 from dray.mapping.data_items import batches_of, files_of
 from dray.mapping.results_files import result_files
+from dray.runs.naming import Names
 from dray.storage import StorageOptions, absolute
 
 
@@ -55,11 +57,15 @@ class Map(AskedOfFunction):
     retries: int = 2
     resources: Mapping[str, float] = field(default_factory=dict)
     working_dir: str | None = None
+    overwrite: bool = False
     name: ClassVar[str] = "map"
 
     @property
     def code(self) -> Code | None:
         return code_of(self.function, [*self.data, self.out], self.working_dir, self.excludes)
+
+    def named(self, names: Names) -> Self:
+        return replace(self, out=names.output(self.out))
 
     def settled(self, head: Head) -> Self:
         paths = shared_paths(head, data=self.data, out=self.out)
@@ -102,7 +108,7 @@ class Map(AskedOfFunction):
         count = 0
         telemetry = Telemetry(sinks)
         try:
-            with result_files(self.out, self.storage) as files:
+            with result_files(self.out, self.storage, overwrite=self.overwrite) as files:
                 function, todo = self.items()
                 telemetry.emit(PhaseStarted("map"))
                 for outcome in run(function, todo, options, telemetry.emit, self.output):

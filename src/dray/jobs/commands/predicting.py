@@ -13,7 +13,8 @@ from dray.jobs.commands.asked import AskedOfModel
 from dray.jobs.shared import Head
 from dray.learners.predictor import PredictionType
 from dray.learners.registry import available
-from dray.predicting import PredictResult, predict
+from dray.predicting.predict import PredictResult, predict
+from dray.runs.naming import Names
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,13 +26,20 @@ class Predict(AskedOfModel):
     """Locations; in this process also a table, or a function that connects to a database."""
     out: str
     keep: Sequence[str] = ()
+    key: Sequence[str] = ()
+    row_number: bool = False
+    file_column: bool = False
     output: PredictionType | None = None
     contributions: bool = False
+    overwrite: bool = False
     name: ClassVar[str] = "predict"
 
     @property
     def libraries(self) -> tuple[str, ...]:
         return tuple(learner.library for learner in available())
+
+    def named(self, names: Names) -> Self:
+        return replace(self, model=names.finished(self.model), out=names.output(self.out))
 
     def settled(self, head: Head) -> Self:
         paths = shared_paths(head, model=self.model, data=self.data, out=self.out, cache=self.cache)
@@ -44,8 +52,12 @@ class Predict(AskedOfModel):
             self.data,
             self.out,
             keep=self.keep,
+            key=self.key,
+            row_number=self.row_number,
+            file_column=self.file_column,
             output=self.output,
             contributions=self.contributions,
+            overwrite=self.overwrite,
             workers=self.workers,
             threads=self.threads,
             cluster=where.word,

@@ -19,6 +19,7 @@ from dray.learners.recommender import recommends
 from dray.learners.registry import available
 from dray.recommending.recommend import RecommendResult, recommend
 from dray.recommending.wanted_ids import is_file
+from dray.runs.naming import Names
 
 MOST_BYTES = 4 << 20
 """Of lists that a job tells in its log; more have to be written to files."""
@@ -36,12 +37,17 @@ class Recommend(AskedOfModel):
     items: Any = None
     events: Any = None
     out: str | None = None
+    overwrite: bool = False
     most_users: int | None = None
     name: ClassVar[str] = "recommend"
 
     @property
     def libraries(self) -> tuple[str, ...]:
         return tuple(learner.library for learner in available() if recommends(learner))
+
+    def named(self, names: Names) -> Self:
+        model = names.finished(self.model) if isinstance(self.model, str) else self.model
+        return replace(self, model=model, out=names.output(self.out))
 
     def settled(self, head: Head) -> Self:
         paths = shared_paths(head, model=self.model, events=self.events, out=self.out, cache=self.cache)
@@ -76,6 +82,7 @@ class Recommend(AskedOfModel):
             items=self.items,
             events=self.events,
             out=self.out,
+            overwrite=self.overwrite,
             workers=self.workers,
             threads=self.threads,
             cluster=where.word,
@@ -107,7 +114,7 @@ def _bytes(table: pa.Table) -> bytes:
     if len(found) > MOST_BYTES:
         raise ConfigError(
             f"The lists take {len(found):,} bytes, and a job returns at most {MOST_BYTES:,} without files.",
-            fix="Write them with --out (out=) to storage that the cluster reaches, or name fewer with --users.",
+            fix="Write them with --out to storage that the cluster reaches, or name fewer with --users.",
         )
     return found
 

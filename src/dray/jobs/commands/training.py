@@ -18,6 +18,7 @@ from dray.learners.registry import available, find
 from dray.learners.result import RunResult
 from dray.runs.directory import new_run_id, open_run
 from dray.runs.migrations import own_keys
+from dray.runs.naming import Names
 from dray.storage import StorageOptions
 from dray.training.checks import check_learner
 
@@ -36,8 +37,17 @@ class Train:
         return self.config.cluster
 
     @property
+    def storage(self) -> StorageOptions:
+        return StorageOptions(**self.config.storage.model_dump())
+
+    @property
     def libraries(self) -> tuple[str, ...]:
         return (find(self.config.model).library,)
+
+    def named(self, names: Names) -> Self:
+        config = self.config
+        meant = {"out": names.output(config.out), "continue_from": names.finished(config.continue_from)}
+        return replace(self, config=config.model_copy(update=meant))
 
     def settled(self, head: Head) -> Self:
         check_learner(self.config)
@@ -45,7 +55,7 @@ class Train:
         if config.out is None and not head.here:
             raise ConfigError(
                 f"The run is trained at {head.url}, and there is no output directory that both sides see.",
-                fix="Add --out s3://bucket/runs/NAME (out: in a run file), or a directory on a network file system.",
+                fix="Add --out s3://bucket/runs/NAME, or a directory on a network file system.",
             )
         paths = shared_paths(
             head,
@@ -55,7 +65,8 @@ class Train:
             continue_from=config.continue_from,
             cache=config.cache,
         )
-        check_output(paths["out"][0], StorageOptions(**config.storage.model_dump()))
+        if not config.overwrite:
+            check_output(paths["out"][0], self.storage)
         single = {name: next(iter(paths[name]), None) for name in ("out", "continue_from", "cache")}
         several = {name: tuple(paths[name]) for name in ("data", "eval")}
         return replace(self, config=config.model_copy(update={"cluster": head.url, **several, **single}))
@@ -79,7 +90,7 @@ class Train:
         return train_or_go_on(config, sinks, job=job, cluster=self.cluster)
 
     def result_of(self, told: Mapping[str, Any]) -> RunResult:
-        return find(told["learner"]).result(told, StorageOptions(**self.config.storage.model_dump()))
+        return find(told["learner"]).result(told, self.storage)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,6 +115,9 @@ class Resume(Asked):
     @property
     def libraries(self) -> tuple[str, ...]:
         return tuple(learner.library for learner in available())
+
+    def named(self, names: Names) -> Self:
+        return replace(self, run=names.unfinished(self.run))
 
     def settled(self, head: Head) -> Self:
         [run] = shared_paths(head, **{"The run": self.run})["The run"]

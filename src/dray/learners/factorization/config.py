@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import BeforeValidator, Field, model_validator
 
 from dray.config.run_file import Column, RunConfig, as_list
+from dray.learners.table_config import TimeForms
 
 EVENT_WEIGHTS: Mapping[str, float] = {"view": 1.0, "add_to_cart": 3.0, "purchase": 5.0, "payment_failed": -2.0}
 _EPOCHS_OF_RATINGS, _EPOCHS_OF_EVENTS = 20, 15
@@ -47,6 +48,10 @@ class FactorizationConfig(RunConfig):
     item: Column
     """Column with the id of the item."""
 
+    missing_id: Literal["drop", "error"] = "drop"
+    """What becomes of rows without a user or an item: they are left out and counted, or refused. Events of weight 0 are
+    left out anyway."""
+
     rating: str | None = None
     """Column with ratings: explicit feedback. The last rating of a user and item counts."""
 
@@ -58,7 +63,11 @@ class FactorizationConfig(RunConfig):
     {view: 1, add_to_cart: 3, purchase: 5, payment_failed: -2}."""
 
     time: str | None = None
-    """Column with the time of an event or rating: a timestamp, a date, or seconds since 1970."""
+    """Column with the time of an event or rating: a timestamp, a date, text, or a number since 1970."""
+
+    time_form: TimeForms = Field(default_factory=dict)
+    """How the text of the time is written, where its values do not tell: {when: "%d/%m/%Y"}. Of numbers: seconds,
+    milliseconds, microseconds or nanoseconds, where their size does not tell."""
 
     half_life_days: float | None = Field(default=None, gt=0, allow_inf_nan=False)
     """An event that is so much older than the newest one weighs half. Default: age does not matter."""
@@ -103,13 +112,12 @@ class FactorizationConfig(RunConfig):
             )
         if self.event is None and self.event_weights != EVENT_WEIGHTS:
             raise ValueError(
-                f"{self.named('event_weights')} needs event: name the column with the types of events (--event), or "
-                "leave the weights out"
+                f"{self.named('event_weights')} needs {self.named('event')}: "
+                "name the column with the types of events, --event COLUMN, or leave the weights out"
             )
         if self.event is not None and not any(weight > 0 for weight in self.event_weights.values()):
             raise ValueError(
-                "no type of event has a weight above 0: give event_weights one, such as {view: 1} "
-                "(--event-weight view=1)"
+                "no type of event has a weight above 0: give one of event_weights (--event-weight), such as view=1"
             )
         if self.half_life_days is not None and self.rating is not None:
             raise ValueError(
@@ -119,10 +127,15 @@ class FactorizationConfig(RunConfig):
     def _check_time(self) -> None:
         if self.eval_by == "time" and self.eval_fraction is None:
             raise ValueError(
-                "eval_by time (--eval-by time) needs eval_fraction: add the share of the events to set aside "
-                "(--eval-fraction), 0.2 say"
+                f"eval_by time (--eval-by time) needs {self.named('eval_fraction')}: "
+                "add the share of the events to set aside, --eval-fraction 0.2 say"
             )
         needs = [self.named(key) for key in ("half_life_days", "eval_last") if getattr(self, key) is not None]
         needs += ["eval_by time (--eval-by time)"] if self.eval_by == "time" else []
+        other = next((name for name in self.time_form if name != self.time), None)
+        if other is not None:
+            raise ValueError(f'time_form (--time-form) has "{other}", which is not the time column: name that one')
         if self.time is None and needs:
-            raise ValueError(f"{needs[0]} needs time: name the column with the time of an event (--time)")
+            raise ValueError(
+                f"{needs[0]} needs {self.named('time')}: name the column with the time of an event, --time COLUMN"
+            )

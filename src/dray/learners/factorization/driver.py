@@ -12,9 +12,11 @@ import pyarrow as pa
 
 from dray.data.parquet import Dataset
 from dray.data.stream import give_memory_back
+from dray.data.times import Look
 from dray.errors import ConfigError, DataError
 from dray.events.kinds import Event, PairsFound, Warned
 from dray.learners.attempt import Loads, Runner, Surveyors
+from dray.learners.baseline import Baseline
 from dray.learners.checkpoint import Checkpoint
 from dray.learners.factorization.alternation import Alternation
 from dray.learners.factorization.blocks import FactorPart
@@ -23,27 +25,31 @@ from dray.learners.factorization.config import FactorizationConfig
 from dray.learners.factorization.coordinator import EpochCoordinator, Trained
 from dray.learners.factorization.descent import Descent
 from dray.learners.factorization.events import RowRule, require_columns
-from dray.learners.factorization.explicit import ExplicitSettings, Scale, scale_of
+from dray.learners.factorization.explicit import ExplicitSettings, Scale, rmse_of_mean, scale_of
 from dray.learners.factorization.explicit_share import ExplicitPlan, UnitReport
 from dray.learners.factorization.factors import Factors, Longs
 from dray.learners.factorization.grid import lay_out, shape_for
 from dray.learners.factorization.implicit import ImplicitSettings
 from dray.learners.factorization.implicit_share import ImplicitPlan, shape_of
 from dray.learners.factorization.known import Known, merge
-from dray.learners.factorization.measuring import TestPairs
+from dray.learners.factorization.measuring import TestPairs, list_baseline, rating_baseline
 from dray.learners.factorization.model import FactorModel
 from dray.learners.factorization.previous import read_previous
 from dray.learners.factorization.result import FactorResult
 from dray.learners.factorization.saving import PairCollection, explicit_factors, forget_untrained, implicit_factors
 from dray.learners.factorization.settings import explicit_settings, implicit_settings
+from dray.learners.factorization.time_look import look_at_times, reason
 from dray.learners.factorization.unit_pairs import Ageing, PairNotes, SplitRule
 from dray.learners.factorization.worker import FactorWorker
 from dray.learners.layouts import KeyedSharding, Weight, in_order
 from dray.learners.learner import Do, Fit, FitPlan, Opened
 from dray.learners.result import Identity
 from dray.runs.directory import RunDirectory
+from dray.runs.trained_on import HeldOut, held_out
 from dray.storage import StorageOptions
 
+MOSTLY_SINGLE = 0.9
+"""A share of users with one row above which the column may be another one, such as that of an order."""
 MODEL = "model"
 """The directory of the model, within that of the run."""
 
@@ -57,6 +63,7 @@ class FactorDriver:
         self._emit = emit
         self._previous = read_previous(config, storage)
         self._rule = _rule(config)
+        self._times = Look()
         self._train: Dataset
         self._test: Dataset | None = None
         self._known: Known
@@ -67,15 +74,21 @@ class FactorDriver:
         self.earlier = () if self._previous is None else self._previous.trained_on
         self.rows_must_be_new = config.kind == "explicit"  # lists are never judged by pairs that were trained on
 
+    def held_out(self) -> HeldOut | None:
+        return held_out(self.config.model_dump())
+
     def check_schema(self, schema: pa.Schema, *, evaluation: bool) -> None:  # noqa: ARG002  (both alike)
         require_columns(schema, rule=self._rule)
 
     def open(self, train: Dataset, evaluation: Dataset | None) -> Opened:
         self._train, self._test = train, evaluation
         self._settings = self._settings_of(self.config)
+        if (time := self._rule.time) is not None:
+            self._times = look_at_times(train, time, self.config.time_form.get(time))
+            self._rule = replace(self._rule, time_form=self._times.form)
         return Opened(cells=train.rows * self._settings.factors)
 
-    def begin(self) -> None:
+    def begin(self, *, alone: bool) -> None:
         """There is nothing to read beforehand."""
 
     def survey(self, workers: Surveyors, latest: Checkpoint) -> KeyedSharding:  # noqa: ARG002
@@ -124,7 +137,10 @@ class FactorDriver:
         test = TestPairs(loaded.test_pairs, tuple(config.eval_at), loaded.item_counts, users, each_epoch=early)
         coordinator = self._coordinator(config, fit, test)
         return FitPlan(
-            coordinator, f"{config.kind} factorization", (f"grid: {blocks} (by the number of rows)",), config.rounds
+            coordinator,
+            f"{config.kind} factorization",
+            (f"grid: {blocks} (by the number of rows)", *reason(self._rule.time, self._times)),
+            config.rounds,
         )
 
     def conclude(self, end: Trained, runner: Runner) -> TrainedFactors:
@@ -139,6 +155,8 @@ class FactorDriver:
             about |= {"epochs": end.epoch, "learning_rate": end.rate, "unit": loaded.scale.unit}
         else:
             factors = implicit_factors(plan.plan.layout, self._settings.factors, end.users, end.items)
+        if self._rule.time_form:
+            about["time_form"] = self._rule.time_form
         end.users, end.items = [], []
         give_memory_back()  # for the pairs
         seen = runner.run(PairCollection(plan.plan.layout, last=self._fit.last))
@@ -146,7 +164,8 @@ class FactorDriver:
         as_of = plan.ageing.as_of if plan.ageing is not None else None
         model = FactorModel.of(kind, factors, known.user_ids, known.item_ids, seen, about, limits=limits, as_of=as_of)
         self._warn_of(end)
-        return TrainedFactors(model, end, loaded, known, self._settings, self._storage, self._fit.config.kind)
+        config = self._fit.config
+        return TrainedFactors(model, end, loaded, known, self._settings, self._storage, config.kind, config.eval_at)
 
     def close(self) -> None:
         """Nothing goes on beside."""
@@ -169,7 +188,14 @@ class FactorDriver:
             if share
         ]
         found = workers.run(Do(FactorWorker.scan), tasks)
-        return merge([*found, *([self._previous.found()] if self._previous is not None else [])])
+        known = merge([*found, *([self._previous.found()] if self._previous is not None else [])])
+        if dropped := known.dropped + known.test_dropped:
+            rows = self._train.rows + (0 if self._test is None else self._test.rows)
+            self._warn(
+                f'{dropped:,} of {rows:,} rows have no "{self._rule.user}" or no "{self._rule.item}".',
+                "They are left out. To have them refused: --missing-id error.",
+            )
+        return known
 
     def _planned(self, known: Known) -> FactorPlan:
         config = self.config
@@ -220,12 +246,18 @@ class FactorDriver:
                 noun="ratings" if config.kind == "explicit" else "pairs",
             )
         )
+        single = int(np.count_nonzero(known.user_counts == 1))
+        if single > MOSTLY_SINGLE * len(known.user_ids):
+            self._warn(
+                f"{single:,} of {len(known.user_ids):,} users have one row only: little can be learned of them.",
+                f"Check that --user names the right column: it is {config.user!r}.",
+            )
         if config.kind == "explicit" and notes.duplicates:
             self._warn(f"{notes.duplicates:,} ratings are of a pair that had one before: the last one counts.", "")
         if notes.cancelled:
             self._warn(
                 f"The weights of {notes.cancelled:,} pairs come to 0: they were left out.",
-                "Change event_weights if they should count.",
+                "Change --event-weight if they should count.",
             )
 
     def _warn_of(self, trained: Trained) -> None:
@@ -236,13 +268,10 @@ class FactorDriver:
                 f"{trained.halvings} times, to {trained.rate:g}.",
                 f"Begin with it: --param learning_rate={trained.rate:g}.",
             )
-        at = self._fit.config.eval_at[0]
-        ours, popular = (trained.metrics.get(f"{side}-ndcg@{at}") for side in ("eval", "popular"))
-        if self.config.kind == "implicit" and ours is not None and popular is not None and popular >= ours:
-            self._warn(
-                f"Showing all users what is popular does as well: NDCG {popular:.4f}, the model {ours:.4f}.",
-                "Give more events, or try other factors, alpha and regularization (--param); or show what is popular.",
-            )
+        lists = list_baseline(trained.metrics, self._fit.config.eval_at)
+        gain = lists.gain(trained.metrics)
+        if gain is not None and gain <= 0:
+            self._warn(*_poor_lists(self.config.kind, lists.verdict(trained.metrics)))
         if found.get("pairs_of_unseen_items"):
             self._warn(
                 f"{found['pairs_of_unseen_items']:,} of {found['pairs']:,} test pairs have an item that no user had in "
@@ -271,6 +300,8 @@ class TrainedFactors:
     settings: ExplicitSettings | ImplicitSettings
     storage: StorageOptions
     objective: str
+    ks: Sequence[int]
+    """Lengths of the lists that were judged."""
 
     @property
     def digest(self) -> str:
@@ -287,6 +318,15 @@ class TrainedFactors:
     @property
     def metrics(self) -> dict[str, float]:
         return self.trained.metrics
+
+    @property
+    def baseline(self) -> Baseline:
+        """Lists are compared with what is popular, and beside them ratings with their mean, which decides there."""
+        lists = list_baseline(self.metrics, self.ks)
+        if self.objective == "implicit" or self.loaded.rmse_of_mean is None:
+            return lists
+        ratings = rating_baseline(self.loaded.rmse_of_mean)
+        return replace(ratings, metrics={**lists.metrics, **ratings.metrics})
 
     def write(self, location: str, storage: StorageOptions) -> None:
         self.model.save(location, storage)
@@ -310,6 +350,8 @@ class TrainedFactors:
             best_round=self.best_round,
             metrics=self.metrics,
             evaluation=self.trained.evaluation,
+            rows_dropped=self.known.dropped,
+            eval_rows_dropped=self.known.test_dropped,
             identity=Identity(True, "the order of the blocks follows from the data and the seed alone"),
             storage=self.storage,
         )
@@ -325,6 +367,8 @@ class _Loaded:
         self.item_counts: Longs = np.sum([report.item_counts for report in reports], axis=0, dtype=np.int64)
         moments = [moment for report in reports for moment in report.moments]
         self.scale: Scale = scale_of(moments) if any(moment.count for moment in moments) else Scale(0, 0, 0, 0, 0)
+        tested = [report.test_moments for report in reports if report.test_moments.count]
+        self.rmse_of_mean = rmse_of_mean(self.scale.mean, tested) if tested else None
 
     @staticmethod
     def of(reports: Sequence[tuple[UnitReport, PairNotes]], config: FactorizationConfig) -> _Loaded:
@@ -332,15 +376,23 @@ class _Loaded:
         if not loaded.pairs:
             raise DataError(
                 "No pair is left to train on: all are held out, or their weights come to 0.",
-                fix="Set less aside (eval_fraction, eval_last), or look at event_weights.",
+                fix="Set less aside with --eval-fraction or --eval-last, or look at --event-weight.",
             )
         wants_test = config.eval or config.eval_fraction is not None or config.eval_last is not None
         if wants_test and not loaded.test_pairs:
             raise DataError(
                 "No pair is left to evaluate on.",
-                fix="Set more aside (eval_fraction, eval_last), or leave the evaluation out.",
+                fix="Set more aside with --eval-fraction or --eval-last, or leave the evaluation out.",
             )
         return loaded
+
+
+def _poor_lists(kind: str, verdict: str) -> tuple[str, str]:
+    """Say what to do about lists that are no better than those of what is popular."""
+    what = f"These lists are no better than showing all users what is popular: {verdict}."
+    if kind == "explicit":
+        return what, "A model of ratings predicts ratings; for lists leave --rating out."
+    return what, "Give more events, or try other --param factors=, alpha= and regularization=; or show what is popular."
 
 
 def _rule(config: FactorizationConfig) -> RowRule:
@@ -354,4 +406,5 @@ def _rule(config: FactorizationConfig) -> RowRule:
         event=config.event,
         time=config.time if timed or config.kind == "explicit" else None,
         weights=dict(config.event_weights),
+        drops_missing=config.missing_id == "drop",
     )

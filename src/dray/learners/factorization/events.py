@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from shlex import quote
 from typing import Any, Literal
 
 import numpy as np
@@ -26,6 +27,7 @@ from dray.data.features import dictionary_of, is_text, require_column
 from dray.errors import DataError, nearest
 from dray.learners.factorization.factors import Floats, Ints
 from dray.learners.factorization.times import Doubles, require_time
+from dray.learners.ids import ids_like
 
 Kind = Literal["explicit", "implicit"]
 Mask = npt.NDArray[np.bool_]
@@ -33,6 +35,7 @@ Wrong = Literal[
     "no user",
     "no item",
     "no time",
+    "text time",
     "text rating",
     "infinite as text",
     "number as text",
@@ -61,6 +64,12 @@ class RowRule:
     time: str | None = None
     weights: Mapping[str, float] = field(default_factory=dict)
     """Of each event type."""
+    drops_missing: bool = False
+    """Rows without a user or an item are left out; those of weight 0 are in any case."""
+    ids: tuple[pa.DataType, pa.DataType] | None = None
+    """The types of a model's users and items: ids of any type become these, by their text. None: they stay."""
+    time_form: str = ""
+    """How the times are written: text, or what numbers count; empty for timestamps and dates."""
 
     @property
     def kind(self) -> Kind:
@@ -74,7 +83,7 @@ class RowRule:
     @property
     def texts(self) -> list[str]:
         """What is read as dictionaries if it is text: so no string is built for a row."""
-        named = (self.user, self.item, self.rating, self.event)
+        named = (self.user, self.item, self.rating, self.event, self.time)
         return list(dict.fromkeys(name for name in named if name))
 
 
@@ -121,12 +130,39 @@ class Trouble:
         return replace(first, rows=self.rows + other.rows)
 
 
+def without_ids(batch: pa.RecordBatch, rule: RowRule) -> Mask | None:
+    """Return which rows are left out because they have no user or no item; None where there are none."""
+    missing = _missing(batch.column(rule.user)) | _missing(batch.column(rule.item))
+    if missing.any() and not rule.drops_missing:
+        counts_nothing = weights_of(batch.column(rule.event), rule.weights) == 0 if rule.event else np.False_
+        missing &= counts_nothing
+    return missing if missing.any() else None
+
+
+def with_ids_of_model(batch: pa.RecordBatch, rule: RowRule) -> pa.RecordBatch:
+    """Return the rows with ids as the model of the rule has them; one that it cannot have is missing."""
+    for name, type_ in zip((rule.user, rule.item), rule.ids or (), strict=False):
+        found, _ = ids_like(batch.column(name), type_)
+        batch = batch.set_column(batch.schema.get_field_index(name), name, found)
+    return batch
+
+
+def _missing(column: pa.Array) -> Mask:
+    if pt.is_dictionary(column.type) and column.dictionary.null_count:
+        column = column.dictionary_decode()
+    if not column.null_count:
+        return np.zeros(len(column), np.bool_)
+    missing: Mask = pc.is_null(column).to_numpy(zero_copy_only=False)
+    return missing
+
+
 def require_columns(schema: pa.Schema, rule: RowRule) -> None:
     """Refuse data whose columns cannot be used: what the footers alone tell."""
     roles = {"user": rule.user, "item": rule.item, "rating": rule.rating, "event": rule.event, "time": rule.time}
     types = {role: require_column(schema, name, role=f"--{role}") for role, name in roles.items() if name}
-    require_id(rule.user, types["user"], "user")
-    require_id(rule.item, types["item"], "item")
+    if rule.ids is None:
+        require_id(rule.user, types["user"], "user")
+        require_id(rule.item, types["item"], "item")
     if rule.rating:
         _require_rating(rule.rating, types["rating"])
     if rule.event:
@@ -229,18 +265,20 @@ def count_types(column: pa.Array, name: str, counts: dict[str, int]) -> None:
             )
 
 
-def require_weights(types: Mapping[str, int], weights: Mapping[str, float]) -> None:
-    """Refuse event types that have no weight, the most frequent first."""
+def require_weights(types: Mapping[str, int], weights: Mapping[str, float], *, trained: bool = False) -> None:
+    """Refuse event types that have no weight, the most frequent first. `trained`: a model has the weights it has."""
     unknown = sorted((kind for kind in types if kind not in weights), key=lambda kind: (-types[kind], kind))
     if not unknown:
         return
     some = ", ".join(f'"{kind}" ({types[kind]:,} rows)' for kind in unknown[:8])
     more = f" and {len(unknown) - 8:,} more" if len(unknown) > 8 else ""
     like = nearest(unknown[0], weights) or nearest(unknown[0].lower(), weights)
-    flags = " ".join(f"--event-weight {_quoted(kind)}=W" for kind in unknown[:3])
+    flags = " ".join(f"--event-weight {quote(f'{kind}=1')}" for kind in unknown[:3])
     raise DataError(
         f"{'These event types have' if len(unknown) > 1 else 'This event type has'} no weight: {some}{more}.{like}",
-        fix=f"Give each a weight: {flags}, or event_weights in the run file; 0 leaves such rows out.",
+        fix="Leave such rows out, or train a model that has a weight for them: --event-weight of dray train."
+        if trained
+        else f"Give each a weight, such as {flags}, or event_weights in the run file; 0 leaves such rows out.",
     )
 
 
@@ -251,10 +289,16 @@ def refusal(wrong: Wrong, trouble: Trouble, rows: int) -> DataError:
     filtered = f"dray data ingest ... --filter '{_filter_name(column)} %s'"
     if wrong in ("no user", "no item"):
         side = wrong.removeprefix("no ")
-        what, fix = f'{some} have no {side} in "{column}", {such}.', f"Leave them out: {filtered % 'is not None'}."
+        what = f'{some} have no {side} in "{column}", {such}.'
+        fix = f"Leave them out in training with --missing-id drop, or before: {filtered % 'is not None'}."
     elif wrong == "no time":
         keep = "< 1e18" if trouble.value else "is not None"  # NaN is not None either
         what, fix = f'{some} have no time in "{column}", {such}.', f"Leave them out: {filtered % keep}."
+    elif wrong == "text time":
+        what = f'The time column "{column}" holds text that is not a time in {some}, such as {such}'
+        what += f", row {trouble.position + 1:,} of all data."
+        fix = f"Correct them, or leave them out: {filtered % f'!= {_quoted_text(trouble.value)}'}. "
+        fix += f"--time-form '{column}=FORM' reads another form."
     elif wrong == "no rating":
         what, fix = f'{some} have no rating in "{column}", {such}.', f"Leave them out: {filtered % '>= 0'}."
     elif wrong == "infinite rating":
@@ -280,9 +324,9 @@ def first_example(column: pa.Array, wrong: Mask) -> tuple[int, str]:
     return row, "" if value is None else str(value)[:100]
 
 
+def _quoted_text(text: str) -> str:
+    return '"' + text.replace('"', '\\"') + '"'
+
+
 def _filter_name(column: str) -> str:
     return column if column.isidentifier() else f'col("{column}")'
-
-
-def _quoted(kind: str) -> str:
-    return kind if kind.replace("_", "").replace("-", "").isalnum() else f'"{kind}"'

@@ -19,6 +19,7 @@ from dray.errors import DataError
 from dray.learners.factorization.factors import Factors, Floats
 from dray.learners.factorization.grid import Block, Layout, Side
 from dray.learners.factorization.pool import Threads
+from dray.learners.factorization.ratings import Triples
 
 SideName = Literal["users", "items"]
 SIDES: tuple[SideName, ...] = ("users", "items")
@@ -76,10 +77,13 @@ class Moments:
     high: float
 
 
-def moments(block: Block) -> Moments:
-    if not len(block):
-        return Moments(0, 0.0, 0.0, float("inf"), float("-inf"))
-    values = block.values.astype(np.float64)
+NO_MOMENTS = Moments(0, 0.0, 0.0, float("inf"), float("-inf"))
+
+
+def moments(rated: Block | Triples) -> Moments:
+    if not len(rated):
+        return NO_MOMENTS
+    values = rated.values.astype(np.float64)
     return Moments(
         len(values), float(values.sum()), float(np.square(values).sum()), float(values.min()), float(values.max())
     )
@@ -94,6 +98,14 @@ def scale_of(parts: Iterable[Moments]) -> Scale:
     # Below what float64 can tell from rounding, all ratings are equal.
     spread = sqrt(variance) if variance > 1e-12 * max(1.0, mean * mean) else 0.0
     return Scale(mean, spread, count, min(part.low for part in parts), max(part.high for part in parts))
+
+
+def rmse_of_mean(mean: float, test: Iterable[Moments]) -> float:
+    """Return the error of giving every test pair the mean of the training ratings."""
+    test = list(test)
+    count, total = sum(part.count for part in test), fsum(part.total for part in test)
+    squares = fsum(part.squares for part in test)
+    return sqrt(max(0.0, squares / count - 2 * mean * total / count + mean * mean))
 
 
 @dataclass(frozen=True, slots=True)

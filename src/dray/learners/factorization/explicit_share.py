@@ -64,6 +64,8 @@ class UnitReport:
     """Of its blocks; none for implicit feedback."""
     item_counts: Ints
     """How many of its users had each item."""
+    test_moments: explicit.Moments = explicit.NO_MOMENTS
+    """Of its test pairs; none for implicit feedback."""
 
 
 @dataclass
@@ -99,7 +101,9 @@ class ExplicitShare:
         # One block of items after the other: no more than one is there twice.
         row = tuple(joined([blocks.pop(0) for blocks in rows]) for _ in range(self.plan.units))
         held = self.units[unit] = ExplicitUnit(row, Triples.joined(tests), trained)
-        return UnitReport(unit, len(held), len(held.test), tuple(explicit.moments(block) for block in row), item_counts)
+        of_blocks = tuple(explicit.moments(block) for block in row)
+        of_test = explicit.moments(held.test)
+        return UnitReport(unit, len(held), len(held.test), of_blocks, item_counts, of_test)
 
     def restore(self, scale: Scale, users: dict[int, FactorBlock | None]) -> None:
         """Restore these blocks of users; None is the state before the first epoch."""

@@ -66,6 +66,8 @@ class Found:
     users: IdCounts
     items: IdCounts
     rows: int = 0
+    dropped: int = 0
+    """Rows that were left out because they have no user or no item; not among `rows`."""
     test: bool = False
     """The rows are for testing only, from data of its own."""
     events: dict[str, int] = field(default_factory=dict)
@@ -112,6 +114,9 @@ class Known:
     test_users: int
     """Users that occur in the test data only."""
     test_items: int
+    dropped: int = 0
+    """Rows that were left out because they have no user or no item."""
+    test_dropped: int = 0
 
     @property
     def ids(self) -> Ids:
@@ -139,7 +144,11 @@ def merge(found: Sequence[Found]) -> Known:
     weights = next((part.weights for part in found if part.weights is not None), None)
     if weights is not None:
         require_weights(types, weights)
-    rows = sum(part.rows for part in train)
+    rows, dropped = sum(part.rows for part in train), sum(part.dropped for part in train)
+    if dropped and not rows:
+        raise DataError(
+            f"None of the {dropped:,} rows has both a user and an item.", fix="Check the columns: --user and --item."
+        )
     users, user_counts, test_users = _one_side([part.users for part in train], [part.users for part in test])
     items, item_counts, test_items = _one_side([part.items for part in train], [part.items for part in test])
     for side, counts in (("user", user_counts), ("item", item_counts)):
@@ -158,6 +167,8 @@ def merge(found: Sequence[Found]) -> Known:
         times=_all_times([part.times for part in train if part.times is not None]),
         test_users=test_users,
         test_items=test_items,
+        dropped=dropped,
+        test_dropped=sum(part.dropped for part in test),
     )
 
 

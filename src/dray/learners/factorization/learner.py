@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from dray.learners.learner import Flag, Words
 from dray.learners.result import typed
+from dray.learners.table_learner import TIME_FORM
 
 if TYPE_CHECKING:
     from dray.events.kinds import Event
@@ -31,6 +32,11 @@ class Factorization:
     flags = (
         Flag("user", "Column with the user's id, text or whole numbers; needed.", "COLUMN"),
         Flag("item", "Column with the item's id; needed.", "COLUMN"),
+        Flag(
+            "missing_id",
+            "Leave out rows without a user or an item, or refuse them. [default: drop]",
+            choices=("drop", "error"),
+        ),
         Flag("rating", "Column with ratings, to learn from ratings.", "COLUMN"),
         Flag(
             "event",
@@ -45,7 +51,8 @@ class Factorization:
             pairs=True,
             name="event-weight",
         ),
-        Flag("time", "Column with the time: timestamps, dates, or seconds since 1970.", "COLUMN"),
+        Flag("time", "Column with the time: timestamps, dates, text, or numbers since 1970.", "COLUMN"),
+        TIME_FORM,
         Flag("half_life_days", "Age at which an event weighs half. [default: age does not matter]", "DAYS", float),
         Flag(
             "eval_by",

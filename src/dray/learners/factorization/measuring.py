@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from dray.learners.baseline import Baseline
 from dray.learners.factorization.blocks import Blocks
 from dray.learners.factorization.epoch import Method, Turns, by_unit
 from dray.learners.factorization.evaluate import RankingQuality, merged
 from dray.learners.factorization.factors import Longs
 from dray.learners.factorization.worker import FactorWorker
 from dray.learners.learner import Do
+
+POPULAR = "popular-"
 
 
 @dataclass(frozen=True)
@@ -83,8 +86,19 @@ def ranking_metrics(quality: RankingQuality) -> dict[str, float]:
 
 def popularity_metrics(quality: RankingQuality) -> dict[str, float]:
     """What is popular, as a line to compare with."""
-    recalls = {f"popular-recall@{at.k}": at.recall for at in quality.at}
-    return recalls | {f"popular-ndcg@{at.k}": at.ndcg for at in quality.at}
+    recalls = {f"{POPULAR}recall@{at.k}": at.recall for at in quality.at}
+    return recalls | {f"{POPULAR}ndcg@{at.k}": at.ndcg for at in quality.at}
+
+
+def rating_baseline(rmse_of_mean: float) -> Baseline:
+    """Compare predicted ratings with the mean of all."""
+    return Baseline("always the mean", {"eval-rmse": rmse_of_mean}, by="eval-rmse")
+
+
+def list_baseline(metrics: Mapping[str, float], ks: Sequence[int]) -> Baseline:
+    """Compare lists with what is popular, from the metrics of both."""
+    popular = {f"eval-{name.removeprefix(POPULAR)}": metrics[name] for name in metrics if name.startswith(POPULAR)}
+    return Baseline("always what is popular", popular, by=f"eval-ndcg@{ks[0]}")
 
 
 def counts_of(quality: RankingQuality) -> dict[str, int]:

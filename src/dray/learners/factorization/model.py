@@ -60,13 +60,17 @@ class FactorModel(StoredModel):
 
     def score(self, users: Any, items: Any) -> Scores:
         """Return the score of each pair of ids."""
-        from dray.learners.factorization import top_kernels
-
         rows, columns = self.find_users(users), self.find_items(items)
         if len(rows) != len(columns):
             raise ModelError(
                 f"{len(rows)} users and {len(columns)} items do not make pairs.", fix="Give as many users as items."
             )
+        return self.score_at(rows, columns)
+
+    def score_at(self, rows: Ints, columns: Ints) -> Scores:
+        """Return the score of each pair by the indices of user and item; UNKNOWN is one that it does not have."""
+        from dray.learners.factorization import top_kernels
+
         f = self.factors
         values = np.empty(len(rows))
         top_kernels.score_pairs(f.users, f.items, f.user_bias, f.item_bias, f.mean, rows, columns, values)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dray.data.shards import Slice
-from dray.learners.factorization.events import RowRule
+from dray.learners.factorization.events import RowRule, require_weights
 from dray.learners.factorization.factors import Seen
 from dray.learners.factorization.ids import UNKNOWN
 from dray.learners.factorization.model import FactorModel
@@ -45,12 +45,24 @@ class NewUsers:
         )
 
 
+def for_model(rule: RowRule, model: FactorModel) -> RowRule:
+    """Return the rule for events that are new to a model."""
+    return replace(rule, drops_missing=True, ids=(model.user_ids.type, model.item_ids.type))
+
+
 def read_users(
     slices: Sequence[Slice], model: FactorModel, rule: RowRule, half_life_s: float | None, storage: StorageOptions
 ) -> EventUsers:
-    """Read events, with the columns of the run, as training does; what it refuses is refused."""
+    """Read events, with the columns of the run, as training does; what it refuses is refused.
+
+    But ids are as the model's own are, by their text, and rows without a user or an item are left out.
+    """
+    rule = for_model(rule, model)
     before = found_before(model.user_ids, np.diff(model.seen.starts), model.item_ids, model.item_counts)
-    there = merge([before, scan(slices, rule, storage)])
+    found_rows = scan(slices, rule, storage)
+    if rule.kind == "implicit" and found_rows.weights is not None:
+        require_weights(found_rows.events, found_rows.weights, trained=True)
+    there = merge([before, found_rows])
     pieces = read_as_one(slices, rule, there.ids, storage)
     times = [piece.times.max(initial=-np.inf) for piece in pieces if piece.times is not None]
     ageing = None
@@ -67,6 +79,7 @@ def read_users(
     users, items = position[pairs.users], model.find_items(there.item_ids)[pairs.items]
     usable = (users != UNKNOWN) & (items != UNKNOWN)
     return EventUsers(
+        without_ids=there.dropped,
         known=there.user_ids.take(pa.array(present[found != UNKNOWN])),
         new=NewUsers(
             ids=there.user_ids.take(pa.array(new)),

@@ -37,9 +37,10 @@ def open_recommender(location: str, storage: StorageOptions = DEFAULT) -> Factor
     run.require_finished()
     directory = join(location, FOLDER)
     half_life_days = config.get("half_life_days")
+    model = FactorModel.load(directory, storage)
     return FactorRecommender(
-        FactorModel.load(directory, storage),
-        _rule_of(config),
+        model,
+        _rule_of(config, str(model.settings.get("time_form") or "")),
         None if half_life_days is None else float(half_life_days) * _DAY_S,
         directory,
         storage,
@@ -51,12 +52,14 @@ def _config_of(document: Any) -> Mapping[str, Any]:
     return config if isinstance(config, Mapping) else {}
 
 
-def _rule_of(config: Mapping[str, Any]) -> RowRule:
+def _rule_of(config: Mapping[str, Any], time_form: str) -> RowRule:
+    timed = config.get("rating") is not None or config.get("half_life_days") is not None  # else nothing is made of it
     return RowRule(
         user=str(config.get("user") or "user"),
         item=str(config.get("item") or "item"),
         rating=config.get("rating"),
         event=config.get("event"),
-        time=config.get("time"),
+        time=config.get("time") if timed else None,
         weights={str(name): float(weight) for name, weight in (config.get("event_weights") or {}).items()},
+        time_form=time_form,
     )

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dray.data.features import require_column
 from dray.errors import ConfigError
-from dray.learners.factorization.events import require_id
+from dray.learners.factorization.factors import Ints
+from dray.learners.factorization.ids import UNKNOWN
 from dray.learners.factorization.model import FactorModel
 from dray.learners.factorization.opening import open_recommender
 from dray.learners.factorization.recommender import FactorRecommender
-from dray.learners.ids import as_ids, as_model_has
+from dray.learners.ids import ids_like
 from dray.learners.predictor import Counted, Question
 from dray.storage import StorageOptions
 
@@ -32,9 +37,10 @@ class PairsPredictor:
     def model(self) -> FactorModel:
         return self._recommender.model
 
-    def check(self, schema: pa.Schema) -> None:
+    def check(self, schema: pa.Schema) -> tuple[str, ...]:
         for side, name in zip(("user", "item"), self.columns, strict=True):
-            require_id(name, require_column(schema, name, role=side), side)
+            require_column(schema, name, role=side)
+        return ()
 
     def fields(self, question: Question) -> list[pa.Field]:
         if question.type is not None or question.contributions:
@@ -54,17 +60,26 @@ class OpenPairs:
         self._model, self._user, self._item = model, user, item
         self._counted = Counted()
 
-    def prepare(self, batch: pa.RecordBatch) -> tuple[pa.Array, pa.Array]:
+    def prepare(self, batch: pa.RecordBatch) -> tuple[Ints, Ints]:
         model = self._model
-        users = as_model_has(as_ids(batch.column(self._user), "user id"), model.user_ids, "user")
-        return users, as_model_has(as_ids(batch.column(self._item), "item id"), model.item_ids, "item")
+        return (
+            self._found(batch, self._user, model.user_ids, model.find_users),
+            self._found(batch, self._item, model.item_ids, model.find_items),
+        )
 
-    def predict(self, pairs: tuple[pa.Array, pa.Array]) -> list[pa.Array]:
-        scores = self._model.score(*pairs)
-        for name, count in ((self._user, scores.unknown_users), (self._item, scores.unknown_items)):
-            if count:
-                self._counted.unseen[name] += count
-        return [pa.array(scores.values)]
+    def _found(self, batch: pa.RecordBatch, name: str, like: pa.Array, find: Callable[[pa.Array], Ints]) -> Ints:
+        """Return the indices of the ids in a column; one that is missing is as unknown as a new one, and counted."""
+        ids, lost = ids_like(batch.column(name), like.type)
+        found = np.full(len(ids), UNKNOWN, np.int32)
+        found[pc.is_valid(ids).to_numpy(zero_copy_only=False)] = find(ids.drop_null())
+        if lost:
+            self._counted.unreadable[name] += lost
+        if unknown := int(np.count_nonzero(found == UNKNOWN)) - lost:
+            self._counted.unseen[name] += unknown
+        return found
+
+    def predict(self, pairs: tuple[Ints, Ints]) -> list[pa.Array]:
+        return [pa.array(self._model.score_at(*pairs).values)]
 
     def take_counted(self) -> Counted:
         taken, self._counted = self._counted, Counted()

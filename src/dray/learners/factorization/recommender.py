@@ -12,7 +12,7 @@ from dray.data.shards import Slice
 from dray.learners.factorization.events import RowRule, require_columns
 from dray.learners.factorization.ids import UNKNOWN
 from dray.learners.factorization.model import FactorModel, Recommended
-from dray.learners.factorization.new_users import NewUsers, read_users
+from dray.learners.factorization.new_users import NewUsers, for_model, read_users
 from dray.learners.recommender import EventUsers, ListQuestion, Users
 from dray.storage import DEFAULT, StorageOptions
 
@@ -59,7 +59,7 @@ class FactorRecommender:
         return int(np.count_nonzero(self.model.find_items(items) == UNKNOWN))
 
     def check_events(self, schema: pa.Schema) -> None:
-        require_columns(schema, self._rule)
+        require_columns(schema, for_model(self._rule, self.model))
 
     def read_users(self, slices: Sequence[Slice], storage: StorageOptions) -> EventUsers:
         return read_users(slices, self.model, self._rule, self._half_life_s, storage)

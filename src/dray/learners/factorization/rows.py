@@ -13,9 +13,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
-from dray.data.parquet import read_slices, with_fields
+from dray.data.features import is_text
+from dray.data.fitted import with_given
+from dray.data.parquet import with_fields
 from dray.data.parquet_footer import read_footer, schema_of
+from dray.data.parquet_rows import read_slices
 from dray.data.shards import Slice
+from dray.data.times import has_text
 from dray.errors import DataError
 from dray.learners.factorization.counts import count_numbers
 from dray.learners.factorization.events import (
@@ -29,6 +33,8 @@ from dray.learners.factorization.events import (
     ratings_of,
     require_columns,
     weights_of,
+    with_ids_of_model,
+    without_ids,
     wrong_ratings,
 )
 from dray.learners.factorization.factors import Floats, Ints, Longs
@@ -76,7 +82,9 @@ def scan(
     found = Found(IdCounts("user"), IdCounts("item"), test=test)
     if rule.event:
         found.weights = dict(rule.weights)
-    for piece, batch in _read(slices, rule, storage, on_wait):
+    for piece, whole in _read(slices, rule, storage, on_wait):
+        batch = _with_ids(whole, rule)
+        found.dropped += whole.num_rows - batch.num_rows
         _count_ids(found, found.users, piece, rule.user, batch.column(rule.user), "no user")
         _count_ids(found, found.items, piece, rule.item, batch.column(rule.item), "no item")
         if rule.rating:
@@ -86,9 +94,9 @@ def scan(
         elif rule.event:
             count_types(batch.column(rule.event), rule.event, found.events)
         if rule.time:
-            _look_at_times(found, piece, rule.time, batch.column(rule.time))
+            _look_at_times(found, piece, rule, batch.column(rule.time))
         found.rows += batch.num_rows
-        on_rows(batch.num_rows)
+        on_rows(whole.num_rows)
     for side in (found.users, found.items):
         side.result()  # what travels is small
     return found
@@ -114,13 +122,20 @@ def by_unit(
     pieces: list[list[UnitRows]] = [[] for _ in range(blocks)]
     at_once = min(_MOST_ROWS, max(_LEAST_ROWS, len(ids.user_ids), len(ids.item_ids)))
     block_type = np.uint16 if blocks <= 1 << 16 else np.int32  # numpy sorts 16 bits in one pass
-    for batches in _gathered(_read(slices, rule, storage, on_wait), at_once, on_rows):
+    for wholes in _gathered(_read(slices, rule, storage, on_wait), at_once, on_rows):
+        batches = [batch for batch in (_with_ids(whole, rule) for whole in wholes) if batch.num_rows]
+        if not batches:
+            continue
         user = users.find([batch.column(rule.user) for batch in batches])
         item = items.find([batch.column(rule.item) for batch in batches])
         value = np.concatenate([_values(batch, rule) for batch in batches])
         if not np.isfinite(value.sum(dtype=np.float64)):
             raise _changed()
-        time = np.concatenate([seconds_of(batch.column(rule.time)) for batch in batches]) if rule.time else None
+        time = (
+            np.concatenate([seconds_of(batch.column(rule.time), rule.time_form) for batch in batches])
+            if rule.time
+            else None
+        )
         block = block_of_user[user].astype(block_type)
         order = np.argsort(block, kind="stable")
         ends = np.cumsum(np.bincount(block, minlength=blocks))
@@ -140,15 +155,20 @@ def read_as_one(slices: Sequence[Slice], rule: RowRule, ids: Ids, storage: Stora
 def _read(
     slices: Sequence[Slice], rule: RowRule, storage: StorageOptions, on_wait: OnWait
 ) -> Iterator[tuple[Slice, pa.RecordBatch]]:
-    if slices:  # before a reader meets a column that is not there; all files of a data set have the same ones
-        first = schema_of(read_footer(slices[0].file, storage).metadata)
-        require_columns(with_fields(first, slices[0].constants), rule)
+    if slices:  # before a reader meets a column that is not there; what one file of a data set lacks is given to it
+        first = with_fields(schema_of(read_footer(slices[0].file, storage).metadata), slices[0].constants)
+        require_columns(with_given(first, slices[0].given), rule)
     checked = ""
     for piece, batch in read_slices(slices, rule.columns, rule.texts, storage, on_wait):
         if piece.file != checked:
             require_columns(batch.schema, rule)
             checked = piece.file
-        yield piece, batch
+        yield piece, with_ids_of_model(batch, rule)
+
+
+def _with_ids(batch: pa.RecordBatch, rule: RowRule) -> pa.RecordBatch:
+    missing = without_ids(batch, rule)
+    return batch if missing is None else batch.filter(pa.array(~missing))
 
 
 def _gathered(
@@ -187,17 +207,24 @@ def _count_ids(found: Found, side: IdCounts, piece: Slice, name: str, column: pa
         side.add(counted.field("values"), counted.field("counts").to_numpy(), piece.file)
 
 
-def _look_at_times(found: Found, piece: Slice, name: str, column: pa.Array) -> None:
-    times = seconds_of(column)
+def _look_at_times(found: Found, piece: Slice, rule: RowRule, column: pa.Array) -> None:
+    assert rule.time is not None
+    times = seconds_of(column, rule.time_form)
     finite = np.isfinite(times)
     if not finite.all():
-        _note(found, "no time", piece, name, column, ~finite)
+        text = has_text(column) if is_text(_plain(column.type)) else np.zeros(len(column), np.bool_)
+        _note(found, "text time", piece, rule.time, column, ~finite & text)
+        _note(found, "no time", piece, rule.time, column, ~finite & ~text)
         times = times[finite]
     if found.times is None:
         found.times = TimeSketch()
     if len(times):
         found.latest = max(float(times.max()), -np.inf if found.latest is None else found.latest)
         found.times.add(times)
+
+
+def _plain(arrow: pa.DataType) -> pa.DataType:
+    return arrow.value_type if pt.is_dictionary(arrow) else arrow
 
 
 def _note(found: Found, wrong: Wrong, piece: Slice, name: str, column: pa.Array, mask: Mask) -> None:

@@ -10,6 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
 
+from dray.data.features import is_text
+from dray.data.time_text import PER_SECOND
+from dray.data.times import times_of
 from dray.errors import ConfigError, DataError
 from dray.learners.factorization.factors import Longs
 
@@ -26,17 +29,23 @@ def require_time(name: str, arrow: pa.DataType) -> None:
     """Refuse a column that does not hold times."""
     if pt.is_dictionary(arrow):
         arrow = arrow.value_type
-    moments = pt.is_timestamp(arrow) or pt.is_date(arrow)
+    moments = pt.is_timestamp(arrow) or pt.is_date(arrow) or is_text(arrow)
     if moments or pt.is_integer(arrow) or pt.is_floating(arrow) or pt.is_decimal(arrow) or pt.is_null(arrow):
         return
     raise DataError(
         f'The time column "{name}" is {arrow}, which is not a time.',
-        fix="Write it as a timestamp, a date, or a number of seconds since 1970: dray data ingest ... --transform.",
+        fix="Write it as a timestamp, a date, text of times, or a number of seconds since 1970: dray data ingest ... "
+        "--transform.",
     )
 
 
-def seconds_of(column: pa.Array) -> Doubles:
-    """Return times as seconds since 1970-01-01 UTC; without a zone they are read as UTC. NaN where there is none."""
+def seconds_of(column: pa.Array, form: str = "") -> Doubles:
+    """Return times as seconds since 1970-01-01 UTC; without a zone they are read as UTC. NaN where there is none.
+
+    `form`: how text is written, or what numbers count.
+    """
+    if is_text(column.type.value_type if pt.is_dictionary(column.type) else column.type):
+        return times_of(column, form).float_seconds()
     if pt.is_dictionary(column.type):
         column = column.dictionary_decode()
     arrow, per_second = column.type, 1
@@ -44,6 +53,8 @@ def seconds_of(column: pa.Array) -> Doubles:
         column, per_second = column.cast(pa.int64()), _UNITS_PER_SECOND[arrow.unit]
     elif pt.is_date(arrow):
         column = pc.multiply(column.cast(pa.date32()).cast(pa.int32()).cast(pa.int64()), _DAY_S)
+    else:
+        per_second = PER_SECOND.get(form, 1)
     seconds: Doubles = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)
     return seconds / per_second if per_second > 1 else seconds
 

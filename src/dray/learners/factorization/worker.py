@@ -20,7 +20,7 @@ from dray.data.stream import give_memory_back
 from dray.learners.factorization import rows as row_reader
 from dray.learners.factorization.calls import CallPlace, FactorPlan, TurnReport
 from dray.learners.factorization.evaluate import RankingSums
-from dray.learners.factorization.events import RowRule, UnitRows
+from dray.learners.factorization.events import Kind, RowRule, UnitRows
 from dray.learners.factorization.explicit import ExplicitSettings, FactorBlock, Scale, SideName
 from dray.learners.factorization.explicit_share import ExplicitPlan, ExplicitShare, ExplicitUnit, UnitReport
 from dray.learners.factorization.factors import Ints, Longs
@@ -36,6 +36,7 @@ from dray.learners.factorization.known import Found, Ids
 from dray.learners.factorization.pool import Threads
 from dray.learners.factorization.ratings import Triples
 from dray.learners.factorization.unit_pairs import PairNotes, UnitPairs, unit_pairs
+from dray.learners.factorization.warming import Warming
 from dray.learners.layouts import ReadRows
 from dray.learners.learner import InputGone
 from dray.learners.reporting_worker import ReportingWorker
@@ -69,13 +70,25 @@ class FactorWorker(ReportingWorker):
         self._turns: list[TurnReport] = []
         self._trained_s = 0.0
         self._warm = False
+        self._warming: Warming | None = None
 
     def interrupt(self, attempt: int) -> None:
         self._void = max(self._void, attempt)
 
+    @property
+    def doing(self) -> str:
+        return "" if self._warming is None else self._warming.doing
+
+    def _compile(self, kind: Kind) -> Warming:
+        """Have the kernels compiled, beside what the worker does meanwhile."""
+        if self._warming is None:
+            self._warming = Warming(kind)
+        return self._warming
+
     # Rows
 
     def scan(self, slices: Sequence[Slice], rule: RowRule, storage: StorageOptions, test: bool) -> Found:
+        self._compile(rule.kind)
         rows = sum(piece.rows for piece in slices)
         self.rows += rows
         self.to_read += PASSES * rows
@@ -94,6 +107,7 @@ class FactorWorker(ReportingWorker):
         storage: StorageOptions,
     ) -> tuple[ReadRows | tuple[UnitRows, ...], ...]:
         """Return the rows of the users of these units, and pass over all others."""
+        self._compile(rule.kind)
         rows = sum(piece.rows for piece in slices)
         self.to_read = max(self.to_read, self._read + rows)
         # Of all others there is one more, which is dropped: a worker's loss brings a few units back, not all.
@@ -109,6 +123,7 @@ class FactorWorker(ReportingWorker):
         """Begin with nothing."""
         self._plan = preparation
         plan = preparation.plan
+        self._compile("explicit" if isinstance(plan, ExplicitPlan) else "implicit").wait()
         self._explicit = ExplicitShare(plan) if isinstance(plan, ExplicitPlan) else None
         self._implicit = ImplicitShare(plan) if isinstance(plan, ImplicitPlan) else None
         self._coming = ExplicitShare(plan) if isinstance(plan, ExplicitPlan) else ImplicitShare(plan)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -18,16 +19,15 @@ import xgboost
 
 from dray.data.features import Column
 from dray.data.shards import Units
-from dray.data.split import Split
+from dray.data.split import PickedRows, Split
 from dray.data.stream import Floats, Positions, Stream, give_memory_back
-from dray.errors import DataError
 from dray.learners.checkpoint import START, Best, Checkpoint, Step
 from dray.learners.labels import LabelSample, LabelSummary
 from dray.learners.row_mask import RowMask
 from dray.learners.xgboost import ring
 from dray.learners.xgboost.errors import translated
 from dray.learners.xgboost.evaluation import Evaluation
-from dray.learners.xgboost.matrix import PASSES, BinnedPreparation, Loaded, check_group_weights, load
+from dray.learners.xgboost.matrix import PASSES, BinnedPreparation, Loaded, check_group_weights, load, without_rows
 from dray.learners.xgboost.model import Model
 from dray.learners.xgboost.params import samples_columns_or_rows
 from dray.retry import OnWait, no_report
@@ -51,6 +51,8 @@ class Task:
     """The rows to train on; None: all of them."""
     any_label: float = 0.0
     """A label of a row that is trained on."""
+    constant: tuple[float, ...] = ()
+    """The margin that a model without trees gives every row, to compare with; none where that means nothing."""
 
     @property
     def weighs_trees(self) -> bool:
@@ -74,6 +76,8 @@ class Outcome:
     best_round: int
     metrics: dict[str, float]
     """Of the model: of the best round if stopped early, else of the last."""
+    baseline: dict[str, float]
+    """Of a model without trees."""
 
 
 @dataclass
@@ -84,9 +88,13 @@ class ShardLearner:
     preparation: BinnedPreparation | None = None
     train_rows: Loaded | None = None
     eval_rows: Loaded | None = None
+    eval_dropped: int = 0
+    """Evaluation rows that were left out because they have no label, also where no other row is left."""
     unseen: dict[str, int] = field(default_factory=dict)
+    unreadable: Counter[str] = field(default_factory=Counter)
     rounds: list[Step] = field(default_factory=list)
     start: Mapping[str, float] = field(default_factory=dict)
+    baseline: Mapping[str, float] = field(default_factory=dict)
     booster: xgboost.Booster | None = None
     is_whole: bool = False
     """The booster can go on: its model and XGBoost's hidden cache of predictions belong together."""
@@ -112,24 +120,25 @@ class ShardLearner:
         on_rows: Callable[[int], None],
         on_wait: OnWait = no_report,
     ) -> LabelSummary:
-        """Bin the shard's rows; its evaluation rows are a subset of them or slices of their own."""
+        """Bin the shard's rows; its evaluation rows are a subset of them or slices of their own.
+
+        A small shard may have no row to train on: all have no label, or are evaluated on. It takes part all the same.
+        """
         self.preparation = preparation
         split = preparation.split is not None
         with xgboost.config_context(nthread=self.threads):
             stream = Stream(train, preparation, "train" if split else "all", on_rows, on_wait)
-            self.positions = partial(positions_of, train, preparation.split)
-            self.train_rows = load(stream, preparation)
-            if self.train_rows is None:
-                raise DataError(
-                    "A worker is left without training rows: all of its few rows went to the evaluation set.",
-                    fix="Use fewer workers or a smaller --eval-fraction.",
-                )
+            self.train_rows = load(stream, preparation) or without_rows(stream, preparation)
+            self.positions = partial(positions_of, train, preparation.split, self.train_rows.dropped)
+            self.unreadable = Counter(stream.encoder.unreadable)
             check_group_weights(self.train_rows.matrix, preparation)
             if split or other_eval:
                 part: Literal["eval", "all"] = "eval" if split else "all"
                 stream = Stream(train if split else other_eval, preparation, part, on_rows, on_wait)
                 self.eval_rows = load(stream, preparation)
+                self.eval_dropped = len(stream.dropped)
                 self.unseen = dict(stream.encoder.unseen)
+                self.unreadable += stream.encoder.unreadable
         give_memory_back()
         return self.train_rows.labels
 
@@ -150,7 +159,8 @@ class ShardLearner:
         if self.booster is None:
             return START
         model = bytes(self.booster.save_raw("ubj"))
-        return Checkpoint(self.done(task), model, tuple(self.rounds[: self.done(task)]), self.start, task.fit)
+        rounds = tuple(self.rounds[: self.done(task)])
+        return Checkpoint(self.done(task), model, rounds, self.start, self.baseline, task.fit)
 
     def is_at(self, task: Task, at: Checkpoint) -> bool:
         """Whether the booster can go on from this checkpoint as it is.
@@ -178,7 +188,7 @@ class ShardLearner:
                 for part in (self.train_rows, self.eval_rows):
                     if part is not None:
                         self.booster.predict(part.matrix, output_margin=True)
-        self.rounds, self.start, self.fit = list(at.rounds), at.start, task.fit
+        self.rounds, self.start, self.baseline, self.fit = list(at.rounds), at.start, at.baseline, task.fit
         self.is_whole, self.grown = True, at.round
 
     def labels_of(self, mask: RowMask) -> tuple[LabelSummary, LabelSample]:
@@ -248,6 +258,8 @@ class ShardLearner:
     ) -> Literal["finished", "paused"]:
         if evaluation and task.start_model is not None and ring.agree(not self.start):
             self.start = evaluation.metrics(xgboost.Booster(task.params, model_file=bytearray(task.start_model)))
+        if evaluation and task.constant and ring.agree(not self.baseline):
+            self.baseline = evaluation.of_constant(task.constant)
         best = Best.of(self.rounds, self.start)
         done = self.done(task)
         random = samples_columns_or_rows(task.params)
@@ -284,14 +296,16 @@ def conclude(task: Task, last: Checkpoint, features: tuple[Column, ...], label: 
     booster.set_attr(**{_BEST: None})
     model = Model(booster, features, label, task.objective)
     best_round = best.round if best.metrics else last.round
-    return Outcome(model.to_bytes(), model.digest(), last.round, best_round, metrics)
+    return Outcome(model.to_bytes(), model.digest(), last.round, best_round, metrics, dict(last.baseline))
 
 
-def positions_of(units: Units, split: Split | None) -> Positions:
+def positions_of(units: Units, split: Split | PickedRows | None, dropped: Positions) -> Positions:
     """Return the positions in the data of the rows that are trained on, in the order in which they are loaded."""
     spans = [np.arange(piece.position, piece.position + piece.rows) for unit in units for piece in unit]
     positions = np.concatenate(spans)
-    return positions if split is None else positions[~split.picks(positions)]
+    if split is not None:
+        positions = positions[~split.picks(positions)]
+    return positions[~np.isin(positions, dropped)] if len(dropped) else positions
 
 
 def _cut_back(booster: xgboost.Booster, task: Task, to_round: int) -> xgboost.Booster:

@@ -27,5 +27,9 @@ class XGBoostConfig(TableConfig):
     params: Annotated[dict[str, Any], BeforeValidator(_as_params)] = Field(default_factory=dict)
     """XGBoost's parameters, passed through."""
 
+    stratify: bool = True
+    """With eval_fraction and classes: the same share of every class is evaluated on, exact to one row. false: any rows,
+    by position, as other objectives have it."""
+
     objective: str | None = None
     """binary, multiclass, regression, ranking, or any XGBoost objective. Default: chosen by the label."""

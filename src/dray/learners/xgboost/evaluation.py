@@ -20,6 +20,7 @@ import xgboost
 from dray.errors import DataError
 from dray.events.metrics import parse_metric
 from dray.learners.xgboost import ring
+from dray.learners.xgboost.baseline import comparable
 from dray.learners.xgboost.errors import translated
 from dray.learners.xgboost.matrix import Loaded
 from dray.learners.xgboost.metrics import asked_metrics, quantiles_of
@@ -36,13 +37,23 @@ class Evaluation:
         self._matrix = None if loaded is None else loaded.matrix
         self._columns = max(1, class_count(params), len(quantiles_of(params)))
         everyone = _gather_rows(loaded)
+        self._rows = len(everyone["label"])
         self._alone = ThreadPoolExecutor(max_workers=1) if ring.rank() == 0 else None
         if self._alone is not None:
             self._metric = self._alone.submit(_Metric, everyone, params, threads).result()
 
     def metrics(self, booster: xgboost.Booster) -> dict[str, float]:
         """Return the metrics of the booster, the same on every member."""
-        margins = ring.gather(self._margins(booster))
+        return self._told(ring.gather(self._margins(booster)))
+
+    def of_constant(self, margin: Sequence[float]) -> dict[str, float]:
+        """Return the metrics of one prediction for all rows, where it has any; the same on every member."""
+        one = np.array(margin, np.float32)
+        found = self._told(np.tile(one, (self._rows, 1)) if len(one) > 1 else np.full(self._rows, one[0]))
+        return {name: value for name, value in found.items() if comparable(name)}
+
+    def _told(self, margins: np.ndarray[Any, np.dtype[np.float32]]) -> dict[str, float]:
+        """Return the metrics of everyone's margins, which the first member takes."""
         own = {} if self._alone is None else self._alone.submit(self._metric, margins).result()
         metrics: dict[str, float] = json.loads(ring.tell_all(json.dumps(own).encode()))
         return metrics

@@ -24,7 +24,7 @@ def intercept(params: Mapping[str, Any], sample: LabelSample) -> str:
     rows = xgboost.DMatrix(np.full((len(sample.labels), 1), np.nan, np.float32), label=sample.labels)
     if sample.weights is not None:
         rows.set_weight(sample.weights)
-    relevant = {name: value for name, value in params.items() if name not in _ABOUT_FEATURES}
+    relevant = {name: value for name, value in params.items() if name not in ABOUT_FEATURES}
     with translated():
         booster = xgboost.Booster(relevant | {"max_depth": 1}, cache=[rows])
         booster.update(rows, 0)
@@ -32,4 +32,4 @@ def intercept(params: Mapping[str, Any], sample: LabelSample) -> str:
     return str(learner["learner_model_param"]["base_score"])
 
 
-_ABOUT_FEATURES = ("monotone_constraints", "interaction_constraints")
+ABOUT_FEATURES = ("monotone_constraints", "interaction_constraints")

@@ -7,7 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 from dray.learners.learner import Flag
 from dray.learners.result import typed
-from dray.learners.table_learner import GROUP, IGNORE, LABEL, WEIGHT, TableLearner
+from dray.learners.table_learner import (
+    EVAL_BY,
+    EVAL_FROM,
+    GROUP,
+    IGNORE,
+    LABEL,
+    MISSING_LABEL,
+    SPLIT_BY,
+    TIME_FORM,
+    TIMES,
+    WEIGHT,
+    TableLearner,
+)
 
 if TYPE_CHECKING:
     from dray.events.kinds import Event
@@ -33,6 +45,17 @@ class XGBoost(TableLearner):
         GROUP,
         WEIGHT,
         IGNORE,
+        MISSING_LABEL,
+        TIMES,
+        TIME_FORM,
+        EVAL_BY,
+        EVAL_FROM,
+        SPLIT_BY,
+        Flag(
+            "stratify",
+            "With --eval-fraction and classes: evaluate on the same share of every class. [default: stratify]",
+            switch=True,
+        ),
     )
 
     @property

@@ -45,6 +45,8 @@ class Loaded:
     matrix: xgboost.QuantileDMatrix
     labels: LabelSummary
     sample: LabelSample
+    dropped: npt.NDArray[np.int64]
+    """Positions of the rows that were left out, because they have no label."""
 
     @property
     def rows(self) -> int:
@@ -84,7 +86,22 @@ def load(stream: Stream, preparation: BinnedPreparation) -> Loaded | None:
     labels = LabelSummary.of(label)
     if not labels.missing:
         matrix.set_info(label=label, group=sizes, weight=weight)
-    return Loaded(matrix, labels, passes.sample())
+    return Loaded(matrix, labels, passes.sample(), stream.dropped)
+
+
+def without_rows(stream: Stream, preparation: BinnedPreparation) -> Loaded:
+    """Return the matrix of a shard of which no row is left after `load`: it adds nothing to the sums of the ring."""
+    matrix = xgboost.QuantileDMatrix(
+        np.empty((0, len(preparation.features)), np.float32),
+        ref=reference(preparation.features, preparation.cuts, preparation.bins),
+        max_bin=preparation.bins,
+        feature_names=safe_names(preparation.features),
+        feature_types=_types(preparation.features),
+        enable_categorical=True,
+    )
+    nothing = np.empty(0, np.float32)
+    matrix.set_info(label=nothing, group=None if preparation.group is None else np.empty(0, np.uint32))
+    return Loaded(matrix, LabelSummary.of(nothing), LabelSample(np.empty(0, np.int64), nothing, None), stream.dropped)
 
 
 def _first_infinite(stream: Stream) -> str:
@@ -101,7 +118,7 @@ def reference(features: Sequence[Column], cuts: Floats, bins: int) -> xgboost.Qu
         cuts,
         max_bin=bins,
         feature_names=safe_names(features),
-        feature_types=["c" if feature.kind == "category" else "q" for feature in features],
+        feature_types=_types(features),
         enable_categorical=True,
     )
 
@@ -110,6 +127,10 @@ def safe_names(features: Sequence[Column]) -> list[str]:
     """Names that XGBoost accepts: it refuses brackets. dray matches by the real names, kept with the model."""
     names = [re.sub(r"[\[\]<]", "_", feature.name) for feature in features]
     return names if len(set(names)) == len(names) else [f"f{index}" for index in range(len(names))]
+
+
+def _types(features: Sequence[Column]) -> list[str]:
+    return ["c" if feature.kind == "category" else "q" for feature in features]
 
 
 def check_weights(weight: Floats, column: str | None) -> None:
@@ -145,7 +166,7 @@ class _Passes(xgboost.DataIter):  # type: ignore[misc]
         self._pass: Iterator[Floats] | None = self._first_pass(first)
         self._used = False
         self._names = safe_names(stream.encoder.columns)
-        self._types = ["c" if column.kind == "category" else "q" for column in stream.encoder.columns]
+        self._types = _types(stream.encoder.columns)
 
     @property
     def has_rows(self) -> bool:

@@ -11,10 +11,12 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 import xgboost
 
 from dray.data.features import Column
 from dray.errors import ModelError
+from dray.learners.classes import positive_class, type_of, value_of
 from dray.learners.predictor import PredictionType
 from dray.learners.xgboost.categories import with_categories
 from dray.learners.xgboost.ubjson import is_whole
@@ -100,8 +102,22 @@ class Model:
         return self.objective.startswith(("binary:", "multi:"))
 
     def class_names(self) -> Sequence[str] | None:
-        """The classes where they have names; boolean labels are predicted as 0 and 1."""
+        """The classes where they have names; those of other labels are 0, 1, 2, ..."""
         return self.label.categories if self.label.kind == "category" else None
+
+    @property
+    def classes(self) -> pa.Array | None:
+        """The label's own values by their codes; None where the codes are the values."""
+        if self.label.kind == "boolean":
+            return pa.array([False, True])
+        if self.label.kind != "category":
+            return None
+        return pa.array([value_of(self.label, name) for name in self.label.categories], type_of(self.label))
+
+    @property
+    def positive_class(self) -> str | int | float | bool | None:
+        """Of two classes, the one whose probability is predicted."""
+        return positive_class(self.label, self.objective)
 
     def predict(self, matrix: npt.NDArray[np.float32], output: PredictionType) -> npt.NDArray[Any]:
         """Return a vector, or a column a class for a multi-class model's probabilities and margins."""

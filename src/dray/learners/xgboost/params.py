@@ -234,6 +234,10 @@ def asked_objective(objective: str | None, params: Mapping[str, Any]) -> str | N
     return None if named is None else known_objective(str(named))
 
 
+def has_classes(objective: str) -> bool:
+    return objective.startswith(("binary:", "multi:"))
+
+
 def bins_of(params: Mapping[str, Any]) -> int:
     try:
         bins = int(params.get("max_bin", 256))

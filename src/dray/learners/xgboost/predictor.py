@@ -37,7 +37,7 @@ class TreesPredictor(TablePredictor["Model"]):
         if output == "probability" and model.objective == "multi:softmax":
             raise ModelError(
                 "A multi:softmax model knows classes, no probabilities.",
-                fix="Ask for --type class, or train with --objective multiclass.",
+                fix="Ask for --type class, or train for it: dray train DATA --objective multiclass.",
             )
         if question.contributions and has_vector_leaves(model.booster):
             raise ModelError(
@@ -46,14 +46,14 @@ class TreesPredictor(TablePredictor["Model"]):
             )
         suffixes = _suffixes(model)
         if output == "class" and model.is_classifier:
-            fields = [pa.field("prediction", pa.string() if model.class_names() else pa.int32())]
+            fields = [pa.field("prediction", pa.int32() if model.classes is None else model.classes.type)]
         else:
             fields = [pa.field(f"prediction{suffix}", pa.float32()) for suffix in suffixes]
         if question.contributions:
             fields += [
                 pa.field(f"contribution{suffix}_{name}", pa.float32())
                 for suffix in suffixes
-                for name in [*self.columns, "bias"]
+                for name in [*(feature.name for feature in model.features), "bias"]
             ]
         return fields
 
@@ -72,6 +72,7 @@ class OpenTrees(OpenTable):
         super().__init__(model)
         model.use_threads(threads)
         self._type = _type_of(question)
+        self._classes = model.classes if self._type == "class" and model.is_classifier else None
         self._contributions = question.contributions
 
     def prepare(self, batch: pa.RecordBatch) -> Floats:
@@ -81,9 +82,8 @@ class OpenTrees(OpenTable):
 
     def predict(self, matrix: Floats) -> list[pa.Array]:
         values = self._model.predict(matrix, self._type)
-        names = self._model.class_names()
-        if self._type == "class" and names is not None:
-            columns: list[pa.Array] = [pa.array(names).take(pa.array(values))]
+        if self._classes is not None:
+            columns: list[pa.Array] = [self._classes.take(pa.array(values))]
         else:
             columns = [pa.array(column) for column in (values.T if values.ndim == 2 else [values])]
         if self._contributions:

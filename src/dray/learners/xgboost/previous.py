@@ -15,11 +15,12 @@ from dray.data.features import Column
 from dray.errors import DAMAGE, ConfigError, DataError, ModelError
 from dray.learners.table import Roles
 from dray.learners.xgboost.categories import without_categories
+from dray.learners.xgboost.config import XGBoostConfig
 from dray.learners.xgboost.model import Model, splits_of
-from dray.learners.xgboost.params import bins_of
+from dray.learners.xgboost.params import bins_of, has_classes
 from dray.learners.xgboost.unknown import MODEL, read_model
 from dray.runs.directory import RunDirectory, open_run
-from dray.runs.trained_on import TrainedOn, trained_on
+from dray.runs.trained_on import TrainedOn, as_split, trained_on
 from dray.storage import StorageOptions
 
 
@@ -64,7 +65,15 @@ def _previous(
     # Older tables do not say it, and the configuration of a continued run does not either.
     told = (table.schema.metadata or {}).get(_BINS)
     bins = int(told) if told else max(bins_of(directory.document["config"]["params"]), _longest_numeric(model, cuts))
-    return Previous(model, cuts, bins, without_categories(content), trained_on(directory))
+    return Previous(model, cuts, bins, without_categories(content), _seen(directory, model.objective))
+
+
+def _seen(directory: RunDirectory, objective: str) -> tuple[TrainedOn, ...]:
+    seen = trained_on(directory)
+    if not seen:
+        return ()
+    earlier, own = seen[:-1], seen[-1]
+    return (*earlier, replace(own, held_out=as_split(own.held_out, earlier, classes=has_classes(objective))))
 
 
 def cuts_as_table(features: Sequence[Column], cuts: npt.NDArray[np.float32], bins: int) -> pa.Table:
@@ -126,16 +135,41 @@ def as_before(roles: Roles, schema: pa.Schema, previous: Previous) -> Roles:
         )
     now = {feature.name: feature for feature in roles.features}
     for before in model.features:
-        found = now.pop(before.name, None)
-        if found is None or not before.takes(schema.field(before.name).type):
+        found = now.get(before.stored)
+        if found is None or not before.takes(schema.field(before.stored).type):
             raise DataError(
                 f'The earlier run has the feature "{before.name}" ({before.kind}); the data has '
                 f"{'no such feature' if found is None else f'a {found.kind} there'}.",
                 fix="Continue on data with the same columns.",
             )
-    if now:
+    known = {feature.stored for feature in model.features}
+    if new := [name for name in now if name not in known]:
         raise DataError(
-            f'The data has a feature that the earlier run did not know: "{next(iter(now))}".',
-            fix=f"Leave it out with --ignore {next(iter(now))}, or train a new model.",
+            f'The data has a feature that the earlier run did not know: "{new[0]}".',
+            fix=f"Leave it out with --ignore {new[0]}, or train a new model.",
         )
     return replace(roles, features=tuple(model.features), label=model.label)
+
+
+def texts_as_begun(features: Sequence[Column], categories: Sequence[bool]) -> tuple[Column, ...]:
+    """Return the features of a run that is resumed: text of times stays a category where trees were grown on it as one.
+
+    They were by a version of dray that saw no times in text. `categories`: whether each feature was one.
+    """
+    if len(categories) != len(features):
+        return tuple(features)
+    return tuple(
+        Column(feature.name, "category") if feature.form and not feature.part and was else feature
+        for feature, was in zip(features, categories, strict=True)
+    )
+
+
+def times_as_before(roles: Roles, config: XGBoostConfig) -> Roles:
+    """Return the roles as they are: the earlier model says what becomes of times."""
+    parts = any(feature.part is not None for feature in roles.features)
+    if "times" in config.model_fields_set and (config.times == "parts") != parts:
+        raise ConfigError(
+            f"The earlier run {'has' if parts else 'has no'} parts of times, so that --times {config.times} cannot be.",
+            fix="Leave --times out, or train a new model.",
+        )
+    return roles

@@ -18,6 +18,8 @@ class TrainResult(RunResult):
     """A finished run of trees; `booster` is the native model, `model` the location of model.ubj."""
 
     features: int
+    positive_class: str | int | float | bool | None = None
+    """Of two classes, the one whose probability is predicted, as the label's own value; None for other models."""
     content: bytes = field(repr=False)
 
     @cached_property

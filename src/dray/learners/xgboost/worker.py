@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from dray.data.shards import Units, rows_of
@@ -35,12 +35,13 @@ CHECKPOINT_SHARE = 0.01
 """Never spend more of the time than this on copies of the model."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LoadReport(ShardReport):
     labels: LabelSummary
     label_sample: LabelSample
     eval_labels: LabelSummary | None
     unseen: dict[str, int]
+    unreadable: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +115,9 @@ class Worker(ReportingWorker):
             label_sample=learner.label_sample,
             eval_labels=eval_labels,
             unseen=learner.unseen,
+            rows_dropped=len(learner.train_rows.dropped),
+            eval_rows_dropped=learner.eval_dropped,
+            unreadable=dict(learner.unreadable),
             seconds=time.perf_counter() - started,
         )
 

@@ -39,21 +39,23 @@ def test_row_groups_are_judged_for_the_workers_that_were_asked_for_or_the_usual_
     [
         ([10] * 64, 5, None, None),
         ([10] * 64, 5, 4, None),
-        ([10], 5, 2, f"1 row group is too few for 2 workers: write smaller ones with {INGEST}"),
-        ([10] * 3, 5, 4, f"3 row groups are too few for 4 workers: write smaller ones with {INGEST}"),
+        ([1000], 5, 2, None),  # training cuts row groups
+        ([1000] * 3, 5, 4, None),
+        ([2000, 1000], 5, None, None),
+        ([1, 1], 5, 4, "2 rows are too few for 4 workers"),
         (
-            [10] * 3,
+            [2, 1],
             5,
             2,
-            "3 row groups of 10 to 10 rows cannot be assigned evenly to 2 workers (from 10 to 20 rows per worker): "
+            "2 row groups of 1 to 2 rows cannot be assigned evenly to 2 workers (from 1 to 2 rows per worker): "
             f"write more and smaller ones with {INGEST}",
         ),
         (
-            [2000, 1000],
+            [2, 1],
             5,
             None,
-            "2 row groups of 1,000 to 2,000 rows cannot be assigned evenly to 2 workers (from 1,000 to 2,000 rows per "
-            f"worker): write more and smaller ones with {INGEST} (Training in one process needs no change.)",
+            "2 row groups of 1 to 2 rows cannot be assigned evenly to 2 workers (from 1 to 2 rows per worker): "
+            f"write more and smaller ones with {INGEST} (Training in one process needs no change.)",
         ),
         ([1], 5, None, None),  # one row needs no advice
         ([10] * 64, LARGE_GROUP_BYTES, None, None),

@@ -67,22 +67,28 @@ class TestTypes:
         write(tmp_path / "b.csv", "x\n1.5\n")
         assert rows(open_source(str(tmp_path))) == [{"x": 1.0}, {"x": 1.5}]
 
-    def test_an_integer_here_and_text_there_is_an_error_that_names_both(self, tmp_path: Path) -> None:
+    def test_an_integer_here_and_text_there_is_an_error_that_names_both_where_it_is_used(self, tmp_path: Path) -> None:
         a, b = write(tmp_path / "a.csv", "k,x\n1,1\n"), write(tmp_path / "b.csv", "k,x\n1,many\n")
+        assert rows(open_source(str(tmp_path))) == [{"k": 1}, {"k": 1}]
         with pytest.raises(DataError) as raised:
-            open_source(str(tmp_path))
+            list((source := open_source(str(tmp_path))).read(source.pieces()[0], ["k", "x"], lambda _: None))
         assert raised.value.what == f'The files differ: column "x" is int64 in {a} but string in {b}.'
         assert rows(open_source(str(tmp_path), types={"x": "string"}))[0]["x"] == "1"
         _, [reject] = read_all(open_source(str(tmp_path), types={"x": "int64"}))
         assert (reject.name, reject.line, reject.reason) == (b, 2, "column \"x\": 'many' is not int64")
 
-    def test_columns_are_found_by_name_and_a_missing_one_is_told(self, tmp_path: Path) -> None:
+    def test_columns_are_found_by_name_and_a_missing_one_is_null_with_a_note(self, tmp_path: Path) -> None:
         write(tmp_path / "a.csv", "x,y\n1,2\n")
         write(tmp_path / "b.csv", "y,x\n4,3\n")
         assert rows(open_source(str(tmp_path))) == [{"x": 1, "y": 2}, {"x": 3, "y": 4}]
         write(tmp_path / "c.csv", "x,z\n4,3\n")
-        with pytest.raises(DataError, match=r'column "y" is in .*a.csv but not in .*c.csv'):
-            open_source(str(tmp_path))
+        source = open_source(str(tmp_path))
+        assert rows(source)[2] == {"x": 4, "y": None, "z": 3}
+        assert [row["x"] for row in read_all(source, ["z", "x"])[0].to_pylist()] == [1, 3, 4]
+        assert read_all(source, ["z"])[0]["z"].to_pylist() == [None, None, 3]
+        assert 'olumn "y" is missing in 1 of 3 files' in source.notes[0].what
+        with pytest.raises(DataError, match='column "y" is missing in 1 of 3 files'):
+            open_source(str(tmp_path), columns="same")
 
     def test_a_first_row_larger_than_the_sample_tells_its_types_too(self, tmp_path: Path) -> None:
         source = open_source(write(tmp_path / "a.csv", f"n,text\n1,{'long ' * 100_000}\n2,short\n"))
@@ -158,7 +164,7 @@ class TestForms:
         [
             ("", {}, "There are no rows"),
             ("x,x\n1,2\n", {}, 'has two columns "x"'),
-            (b"x,\xff\n1,2\n", {}, "header of .* is not UTF-8"),
+            (b"x,\xff\n1,2\n", {}, "first line of .* is not UTF-8"),
             ("x\n1\n", {"delimiter": ",,"}, "delimiter is ',,'"),
             ("x\n1\n", {"delimiter": '"'}, "both '\"'"),
             ("x\n1\n", {"delimeter": ";"}, 'no option "delimeter". Did you mean "delimiter"'),

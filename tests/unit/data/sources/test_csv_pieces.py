@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from reading import read_all
 
 from dray.data.source import Piece
-from dray.data.sources import csv, csv_split, files, quotes, record_blocks
+from dray.data.sources import csv_split, csv_text, files, quotes, record_blocks
 from dray.data.sources.csv import open_csv
 from dray.data.sources.quotes import Effect, Quoting, effect_of, first_sure_start, last_end, records
 from dray.storage import StorageOptions
@@ -146,7 +146,7 @@ def small(chunk: int, window: int):  # type: ignore[no-untyped-def]
         patch.setattr(quotes, "TAIL_BYTES", window)
         read = files.chunks
         sized = lambda file, storage, start=0, stop=None, size=0: read(file, storage, start, stop, chunk)  # noqa: E731
-        patch.setattr(csv, "chunks", sized)
+        patch.setattr(csv_text, "chunks", sized)
         patch.setattr(csv_split, "chunks", sized)
         yield
 

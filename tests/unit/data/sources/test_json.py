@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reading import read_all, rows
 
 from dray.data.open_source import open_source
+from dray.data.source import ExtraField, Source
 from dray.data.sources import json as json_source
 from dray.data.sources import json_samples
 from dray.data.sources.json_records import items, last_item_end
@@ -67,14 +71,14 @@ class TestShape:
         assert len(rows(source)) == 2
 
     def test_values_that_do_not_go_together_are_told_with_both_files(self, tmp_path: Path) -> None:
-        a, b = write(tmp_path / "a.jsonl", '{"u": {"x": 1}}\n'), write(tmp_path / "b.jsonl", '{"u": {"x": "many"}}\n')
+        a, b = write(tmp_path / "a.jsonl", '{"u": {"x": 1.5}}\n'), write(tmp_path / "b.jsonl", '{"u": {"x": "many"}}\n')
         with pytest.raises(DataError) as raised:
             open_source(str(tmp_path))
-        expected = f'"u.x" has values of two types: integer in {a} (line 1) but string in {b} (line 1).'
+        expected = f'"u.x" has values of two types: float in {a} (line 1) but string in {b} (line 1).'
         assert raised.value.what == expected
-        table, [reject] = read_all(open_source(str(tmp_path), types={"u.x": "int64"}))
-        assert table.to_pylist() == [{"u.x": 1}]
-        assert (reject.name, reject.reason) == (b, 'column "u.x": "many" is not int64')
+        table, [reject] = read_all(open_source(str(tmp_path), types={"u.x": "double"}))
+        assert table.to_pylist() == [{"u.x": 1.5}]
+        assert (reject.name, reject.reason) == (b, 'column "u.x": "many" is not double')
 
     @pytest.mark.parametrize(
         ("text", "error"),
@@ -97,12 +101,29 @@ class TestShape:
         assert rows(open_source(str(tmp_path))) == [{"x": 1}]
 
 
+WITH_NEW = "".join(
+    [
+        '{"x": 1, "y": {"z": "a"}, "items": [{"a": 1}]}\n' * 60_000,
+        '{"x": 2, "new": 1}\n',
+        '{"x": 3, "new": "a"}\n',  # of another kind than the one before it
+        '{"x": 1, "y": {"z": "a"}, "items": []}\n' * 30_000,
+        '{"x": 1, "y": {"z": "b", "new": {"deep": true}}}\n',
+        '{"x": 4, "new": 1.5, "items": [{"a": 1, "new": 2}, {"new": 3}, {"a": 1}]}\n',
+        '{"x": 1, "y": {"z": "a"}, "items": [{"a": 1}]}\n' * 110_000,
+    ]
+)
+
+
+def _in_one(source: Source, told: list[Any]) -> list[pa.RecordBatch]:
+    batches = [batch for piece in source.pieces(1 << 30) for batch in source.read(piece, None, told.append)]
+    return list(pa.Table.from_batches(batches).combine_chunks().to_batches())
+
+
 class TestBadRows:
     BAD = (
         ('{"x": 1, "y": {"z": "a', "not JSON: Unterminated string starting at (cut off?)"),
         ('{"x": "one"}', 'column "x": "one" is not int64'),
         ('{"x": 1.5}', "column \"x\": '1.5' is not int64"),
-        ('{"x": 1, "y": {"new": 1}}', '"y.new" is a field that the sample did not have'),
         ('{"x": 1, "y": 2}', 'column "y": 2 is not struct<z: string>'),
         ("[1]", "a list instead of an object"),
         ('{"x": true}', 'column "x": true is not int64'),
@@ -124,10 +145,49 @@ class TestBadRows:
         assert table["x"].to_pylist() == ["a", "ä"]
         assert (reject.line, reject.reason) == (2, "not UTF-8 text")
 
-    def test_new_fields_can_be_dropped(self, tmp_path: Path) -> None:
-        text = '{"x": 1}\n' * 60_000 + '{"x": 2, "new": 1}\n' + '{"x": 3}\n' * 140_000
-        source = open_source(write(tmp_path / "a.json", text), extra_fields="ignore")
-        assert len(rows(source)) == 200_001
+    def test_fields_that_the_sample_did_not_have_are_left_out_and_counted_in_any_pieces(self, tmp_path: Path) -> None:
+        path = write(tmp_path / "a.jsonl", WITH_NEW)
+        for target in (1 << 30, 100_000):
+            told: list[Any] = []
+            source = open_source(path)
+            batches = [batch for piece in source.pieces(target) for batch in source.read(piece, None, told.append)]
+            table = pa.Table.from_batches(batches)
+            assert (table.column_names, table.num_rows) == (["x", "y.z", "items"], 200_004)
+            assert all(isinstance(found, ExtraField) and found.name == path for found in told)
+            counted = sum((Counter({found.field: found.rows}) for found in told), Counter[str]())
+            assert counted == {"new": 3, "y.new.deep": 1, "items[].new": 1}
+
+    def test_fields_that_the_sample_did_not_have_reject_their_rows_on_demand(self, tmp_path: Path) -> None:
+        table, rejects = read_all(open_source(write(tmp_path / "a.jsonl", WITH_NEW), extra_fields="reject"))
+        assert table.num_rows == 200_000
+        assert [reject.reason for reject in rejects] == [
+            '"new" is a field that the sample did not have',
+            '"new" is a field that the sample did not have',
+            '"y.new" is a field that the sample did not have',
+            '"new" is a field that the sample did not have',
+        ]
+
+    def test_an_extra_field_beside_a_bad_row_is_counted_once(self, tmp_path: Path) -> None:
+        source = open_source(write(tmp_path / "a.jsonl", WITH_NEW.replace('"x": 4', '"x": "four"')))
+        told: list[Any] = []
+        [batch] = [batch.num_rows for batch in _in_one(source, told)]
+        extra = [(found.field, found.rows) for found in told if isinstance(found, ExtraField)]
+        [reject] = [found for found in told if not isinstance(found, ExtraField)]
+        assert reject.reason == 'column "x": "four" is not int64'
+        assert (batch, sorted(extra)) == (200_003, [("new", 2), ("y.new.deep", 1)])
+
+    def test_a_field_that_the_sample_did_not_have_is_read_if_its_type_is_given(self, tmp_path: Path) -> None:
+        source = open_source(
+            write(tmp_path / "a.jsonl", WITH_NEW), types={"new": "string", "y.new.deep": "bool", "xx": "int64"}
+        )
+        table, rejects = read_all(source)
+        assert not rejects
+        found = table.filter(pc.is_valid(table["new"])).select(["x", "new"]).to_pylist()
+        assert found == [{"x": 2, "new": "1"}, {"x": 3, "new": "a"}, {"x": 4, "new": "1.5"}]
+        assert table["y.new.deep"].to_pylist().count(True) == 1
+        assert [note.what for note in source.notes][-1] == (
+            'types has a column "xx", which the first rows do not have: it is missing there. Did you mean "x"?'
+        )
 
     def test_an_array_tells_its_bad_items_and_its_missing_end(self, tmp_path: Path) -> None:
         text = '[\n{"x": 1},\n{"x": "one"},\n{"x": 2},\n{"x":'
@@ -288,3 +348,35 @@ def test_passing_over_what_fits_finds_what_looking_at_everything_does(objects: l
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(json_samples, "BLOCK_RECORDS", block)
             assert shape(look_at_blocks) == shape(look_at_all)
+
+
+class TestNumbersAmongText:
+    def test_whole_numbers_among_text_ids_are_text(self, tmp_path: Path) -> None:
+        text = '{"id": "a7", "n": 1}\n{"id": 17, "n": 2}\n{"id": "17", "n": 3}\n{"id": null, "n": 4}\n'
+        source = open_source(write(tmp_path / "a.json", text))
+        assert source.schema.field("id").type == pa.string()
+        assert [row["id"] for row in rows(source)] == ["a7", "17", "17", None]
+
+    def test_a_number_after_the_sample_is_read_as_its_text(self, tmp_path: Path) -> None:
+        lines = [f'{{"id": "x{i}", "u": {{"id": {i}}}, "t": "é"}}' for i in range(60_000)]
+        lines[15_000] = '{"id": 12345678901234567890, "u": {"id": 15000}, "t": 18.50}'
+        source = open_source(write(tmp_path / "a.json", "\n".join(lines)))
+        found = rows(source)
+        assert len(found) == 60_000
+        assert found[15_000] == {"id": "12345678901234567890", "u.id": 15_000, "t": "18.50"}
+        assert found[29_999] == {"id": "x29999", "u.id": 29_999, "t": "é"}
+
+    def test_what_looks_like_a_number_within_a_string_stays(self, tmp_path: Path) -> None:
+        inner = json.dumps({"id": 5, 'q"id': 6})
+        text = "".join(json.dumps({"id": value, "q": inner}) + "\n" for value in ("a", 7, True))
+        source = open_source(write(tmp_path / "a.json", text), types={"id": "string"})
+        assert [row["id"] for row in rows(source)] == ["a", "7", "true"]
+        assert {row["q"] for row in rows(source)} == {inner}
+
+    def test_numbers_that_are_asked_for_as_text_are_as_written(self, tmp_path: Path) -> None:
+        text = '[{"x": 1.50, "l": ["a", 2]}, {"x": -3e7, "l": []}, {"x": false, "l": null}, {"x": [1], "l": ["b"]}]'
+        source = open_source(write(tmp_path / "a.json", text), types={"x": "string"})
+        table, [reject] = read_all(source)
+        assert table["x"].to_pylist() == ["1.50", "-3e7", "false"]
+        assert table["l"].to_pylist() == [["a", "2"], [], None]
+        assert reject.reason == 'column "x": a list is not string'

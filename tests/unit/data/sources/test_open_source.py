@@ -87,10 +87,12 @@ class TestFiles:
         assert rows(open_source(str(tmp_path / "*.csv"))) == [{"x": 1, "s": "t"}]
 
     def test_a_name_that_tells_nothing_needs_the_format(self, tmp_path: Path) -> None:
-        (tmp_path / "data").write_text("x,s\n1,t\n")
+        (tmp_path / "data").write_text("x\n1\n")
         with pytest.raises(DataError, match="is not known from its name"):
             open_source(str(tmp_path))
         assert len(rows(open_source(str(tmp_path), format="csv"))) == 1
+        (tmp_path / "data").write_text("x,s\n1,t\n")
+        assert rows(open_source(str(tmp_path))) == [{"x": 1, "s": "t"}]
         with pytest.raises(ConfigError, match=r'no format "cvs". Did you mean "csv"'):
             open_source(str(tmp_path), format="cvs")
 
@@ -178,3 +180,40 @@ class TestTables:
     def test_a_table_that_cannot_be_used_is_told(self, table: object, error: str) -> None:
         with pytest.raises(DataError, match=error):
             open_source(table)
+
+
+class TestFilesBesideTheData:
+    @pytest.mark.parametrize("ending", ["csv", "json", "parquet", "arrow"])
+    def test_a_readme_and_checksums_are_passed_over_with_a_note(self, tmp_path: Path, ending: str) -> None:
+        table = pa.table({"x": [1, 2]})
+        for name in ("a", "b"):
+            path = tmp_path / f"{name}.{ending}"
+            if ending == "parquet":
+                pq.write_table(table, path)
+            elif ending == "arrow":
+                feather.write_feather(table, path)
+            else:
+                path.write_text("x\n1\n2\n" if ending == "csv" else '{"x": 1}\n{"x": 2}\n')
+        for name in ("README.txt", f"a.{ending}.md5", "_SUCCESS", ".DS_Store", "load.log", "LICENSE"):
+            (tmp_path / name).write_text("these are no rows")
+        for location in (str(tmp_path), f"{tmp_path}/*"):
+            source = open_source(location)
+            assert sum(len(batch) for piece in source.pieces() for batch in source.read(piece, None, print)) == 4
+            [note] = source.notes
+            assert note.what == f"4 files beside the data passed over: LICENSE, README.txt, a.{ending}.md5, load.log."
+
+    def test_a_file_that_is_named_is_never_passed_over(self, tmp_path: Path) -> None:
+        (tmp_path / "a.csv").write_text("x\n1\n")
+        (tmp_path / "b.log").write_text("x\n2\n")
+        source = open_source([str(tmp_path / "a.csv"), str(tmp_path / "b.log")], format="csv")
+        assert len(source.pieces()) == 2 and source.notes == ()
+
+    def test_a_directory_of_nothing_else_is_read(self, tmp_path: Path) -> None:
+        (tmp_path / "a.log").write_text('{"x": 1}\n')
+        assert open_source(str(tmp_path)).format == "json"
+
+    def test_a_file_of_0_bytes_is_told(self, tmp_path: Path) -> None:
+        (tmp_path / "a.csv").write_text("x\n1\n")
+        (tmp_path / "b.csv").write_text("")
+        [note] = open_source(str(tmp_path)).notes
+        assert note.what == f"1 file has 0 bytes, and no rows (first: {tmp_path}/b.csv)."

@@ -293,4 +293,4 @@ def test_conditions_cover_everything() -> None:
 def test_decimals_of_a_driver_become_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     from dray.data.sources.sql_rows import _guess
 
-    assert _guess(["x"], [(Decimal("1.5"),), (None,)], {}).field("x").type == pa.float64()
+    assert _guess(["x"], [(Decimal("1.5"),), (None,)], {}, {}).field("x").type == pa.float64()

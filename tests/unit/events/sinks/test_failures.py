@@ -101,7 +101,7 @@ class TestPlainLines:
             "12:00:10  ring     2 members on 2 workers, training goes on after round 50",
             "12:00:10  recover  4.2 s, 1,000,000 rows reloaded, round 51 is next",
         ]
-        assert "12:00:01  ring     2 members on 2 workers, training begins" in told
+        assert not [line for line in told[:-6] if "ring" in line]  # that it begins goes without saying
 
     def test_a_loss_tells_what_is_known(self) -> None:
         [told] = lines(
@@ -160,10 +160,10 @@ class TestPlainLines:
             (0, "run_started", {"run": "one", "directory": "runs/one", "config": {"rounds": 100}}),
             (1, "resumed", {"round": 50, "from": "checkpoints/round-000050.model"}),
             (1, "phase", {"name": "train"}),
-            *((2, "round", {"round": i, "rounds": 100, "seconds": 0.1}) for i in range(51, 61)),
+            *((7, "round", {"round": i, "rounds": 100, "seconds": 0.1}) for i in range(51, 61)),
         )
         assert told[1] == "12:00:01  resumed  after round 50, from checkpoints/round-000050.model"
-        assert told[2:] == ["12:00:02  train    round 60 of 100, 4.0 s left"]
+        assert told[2:] == ["12:00:07  train    round 60 of 100, 4.0 s left"]
 
 
 class TestLiveView:
@@ -266,7 +266,7 @@ class TestSummary:
         text = ended(after((1, "resumed", resumed), later, self.finished()))
         assert "Metric  eval-auc 0.90000" in text.replace("    ", "  ").replace("   ", "  ")
         text = ended(after((1, "resumed", resumed | {"rounds": earlier}), later, self.finished()))
-        assert "best eval-auc 0.80000 at round 40" in text
+        assert "eval-auc 0.90000, round 100, saved" in text  # round 40 was not better
 
 
 def test_a_worker_that_vanished_from_the_samples_uses_nothing() -> None:

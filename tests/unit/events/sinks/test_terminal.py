@@ -30,7 +30,8 @@ RESULT = {
     "rounds": 100,
     "best_round": 90,
     "seconds": {"start": 1.0, "load": 5.0, "train": 10.0, "total": 16.5},
-    "metrics": {"eval-auc": 0.84},
+    "metrics": {"eval-auc": 0.79},
+    "verdict": "eval-auc 0.79000 (always the base rate: 0.50000): better",
     "threads": [
         {"worker": 0, "host": "a", "decided": 4, "used": 3.8, "ok": True},
         {"worker": 1, "host": "b", "decided": 4, "used": 1.0, "ok": False},
@@ -173,11 +174,12 @@ def ended(*events: Event) -> str:
 
 class TestEnding:
     def test_a_finished_run_says_what_came_of_it_and_what_is_next(self) -> None:
-        text = ended(*loading(), *training(), FINISHED)
+        text = " ".join(ended(*loading(), *training(), FINISHED).split())
         for part in (
             "Done in 40.0 s",
             "100 on 1,000,000 rows x 100 features, on 2 workers",
-            "best eval-auc 0.80000 at round 50",
+            "eval-auc 0.79000, round 100, saved; best was 0.80000 at round 50: --early-stop 10 would keep it",
+            "eval-auc 0.79000 (always the base rate: 0.50000): better",
             "16.5 s (start 1.0 s, load 5.0 s, train 10.0 s)",
             "4.8 used of 8 decided; too few on worker 1",
             "2.0 GB at most",
@@ -186,6 +188,40 @@ class TestEnding:
             "! Worker 1 uses 1.0 of 4 cores.",
         ):
             assert part in text
+
+    @pytest.mark.parametrize(
+        ("metrics", "best", "words"),
+        [
+            ({"eval-rmse": 0.5}, 7, "eval-rmse 0.50000, round 7 of 100, saved"),
+            ({"eval-rmse": 0.6}, 7, "round 100, saved; best was 0.50000 at round 7: --early-stop 10 would keep it"),
+            ({"eval-mae": 0.1, "eval-rmse": 0.6}, 7, "; best eval-rmse was 0.50000 at round 7"),
+            ({"eval-rmse": 0.5}, 100, "eval-rmse 0.50000, round 100, saved"),
+            ({"eval-rmse": 0.4}, 7, "eval-rmse 0.40000, round 100, saved"),
+        ],
+    )
+    def test_the_last_words_are_about_the_model_that_was_saved(
+        self, metrics: dict[str, float], best: int, words: str
+    ) -> None:
+        step = made_event(START, "round", {"round": best, "rounds": 100, "metrics": {"eval-rmse": 0.5}})
+        result = RESULT | {"metrics": metrics}
+        text = ended(step, made_event(START, "run_finished", {"result": result}))
+        assert words in " ".join(text.split()).partition(" Verdict")[0] + " "
+        assert "best" in words or "best" not in text
+
+    def test_the_patience_it_names_would_have_reached_the_best_round(self) -> None:
+        better_at = {1: 0.9, 2: 0.8, 27: 0.7, 30: 0.6}
+        steps = [
+            made_event(START, "round", {"round": i, "rounds": 100, "metrics": {"eval-rmse": better_at.get(i, 1.0)}})
+            for i in range(1, 101)
+        ]
+        result = RESULT | {"metrics": {"eval-rmse": 1.0}}
+        text = " ".join(ended(*steps, made_event(START, "run_finished", {"result": result})).split())
+        assert "best was 0.60000 at round 30: --early-stop 30 would keep it" in text
+
+    def test_without_an_evaluation_it_says_how_to_get_one(self) -> None:
+        result = {name: value for name, value in RESULT.items() if name != "verdict"} | {"metrics": {}, "eval_rows": 0}
+        text = ended(made_event(START, "run_finished", {"result": result}))
+        assert "--eval-fraction 0.2 tells how good it is" in " ".join(text.split())
 
     def test_paths_below_the_working_directory_are_as_one_would_type_them(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -224,6 +260,30 @@ class TestPlainLines:
         lines = [line for line in self.lines(training(100)) if "round " in line]
         assert len(lines) == 10
         assert "round 60 of 100, eval-auc 0.79000 (best 0.80000 at round 50), 4.0 s left" in lines[5]
+
+    def test_a_short_run_is_told_by_its_summary(self) -> None:
+        steps: list[tuple[float, str, dict[str, object]]] = [
+            (0.0, "phase", {"name": "start", "alone": True}),
+            (0.0, "worker_started", {"worker": 0, "host": "a", "pid": 1, "threads": 2}),
+            (0.1, "worker_loaded", {"worker": 0, "rows": 2000, "seconds": 0.1}),
+            (0.1, "decided", {"workers": 0, "threads": 2, "objective": "binary:logistic",
+             "reasons": ["workers: this process (why)", "threads: 2", "objective: binary (two values)"]}),
+            (0.1, "phase", {"name": "train"}),
+            *((0.1, "round", {"round": i, "rounds": 100, "metrics": {"eval-auc": 0.8}}) for i in range(1, 101)),
+            (0.3, "threads", {"worker": 0, "host": "a", "decided": 2, "used": 0.4, "ok": True}),
+            (0.3, "phase", {"name": "save"}),
+        ]  # fmt: skip
+        told = [line[10:] for line in self.lines([made_event(START + after, *step) for after, *step in steps])]
+        assert told == [
+            "load     2,000 rows in 0.10 s",
+            "decided  this process, 2 threads, binary:logistic",
+            "         objective: binary (two values)",
+        ]
+
+    def test_rounds_without_a_metric_are_told_every_five_seconds(self) -> None:
+        events = [made_event(START, "phase", {"name": "train"})]
+        events += [made_event(START + i / 10, "round", {"round": i, "rounds": 100}) for i in range(1, 101)]
+        assert [line.split("round ")[1][:2] for line in self.lines(events)] == ["50", "10"]
 
     def test_slow_rounds_come_every_minute(self) -> None:
         events = [made_event(START, "phase", {"name": "train"})]

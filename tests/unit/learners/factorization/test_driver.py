@@ -113,6 +113,10 @@ def test_errors_and_rankings_are_those_of_the_whole(table: pa.Table, data: str) 
     errors = rating_errors(model.factors, users[rows], items[rows], values[rows], model.limits)
     assert result.metrics["eval-rmse"] == pytest.approx(errors.rmse, rel=1e-9)
     assert result.metrics["eval-mae"] == pytest.approx(errors.mae, rel=1e-9)
+    of_mean = np.sqrt(np.mean(np.square(values[rows].astype(np.float64) - model.factors.mean)))
+    assert result.baseline["eval-rmse"] == pytest.approx(of_mean, rel=1e-9)
+    assert result.baseline["eval-ndcg@5"] == result.metrics["popular-ndcg@5"]
+    assert result.verdict.startswith("eval-rmse ") and "(always the mean: " in result.verdict
     assert model.limits == (float(values[~test].min()), float(values[~test].max()))
     quality = ranking_quality(model.factors, model.seen, users[rows], items[rows], (5, 10))
     for at in quality.at:
@@ -392,15 +396,31 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
         IMPLICIT,
         {"e": ["view", "veiw", "view", "view"]},
         r'no weight: "veiw" \(1 rows\)',
-        "--event-weight veiw=W",
+        'such as event_weights={"veiw": 1}',
     ),
     "negative": (EXPLICIT, {"r": [1.0, -1.0, 2.0, 3.0]}, "1 of 4 rows have a negative rating", "Shift the scale"),
     "infinite": (EXPLICIT, {"r": [1.0, float("inf"), 2.0, 3.0]}, "1 of 4 rows have a rating .* infinite", "--filter"),
     "not a number": (EXPLICIT, {"r": [1.0, float("nan"), 2.0, 3.0]}, "1 of 4 rows have no rating", "--filter"),
     "one user": (EXPLICIT, {"u": ["a"] * 4, "i": [1, 2, 3, 4]}, "one user only", "several users"),
     "one item": (IMPLICIT, {"i": [1] * 4, "u": list("abcd")}, "one item only", "several items"),
-    "no user": (EXPLICIT, {"u": ["a", None, "b", "b"]}, '1 of 4 rows have no user in "u"', "Leave them out"),
-    "no item": (IMPLICIT, {"i": [1, None, 2, 1]}, '1 of 4 rows have no item in "i"', "Leave them out"),
+    "no user": (
+        EXPLICIT | {"missing_id": "error"},
+        {"u": ["a", None, "b", "b"]},
+        '1 of 4 rows have no user in "u"',
+        'missing_id="drop"',
+    ),
+    "no item": (
+        IMPLICIT | {"missing_id": "error"},
+        {"i": [1, None, 2, 1]},
+        '1 of 4 rows have no item in "i"',
+        'missing_id="drop"',
+    ),
+    "no user and item": (
+        IMPLICIT,
+        {"i": [1, None, 2, None], "u": [None, "a", None, "b"]},
+        "None of the 4 rows",
+        "columns: user and item",
+    ),
     "floats as ids": (IMPLICIT, {"i": [1.0, 2.0, 2.0, 1.0]}, "which cannot be an id", "int64"),
     "no column": (EXPLICIT | {"rating": "stars"}, {}, '"stars"', ""),
     "cancelled": (
@@ -410,6 +430,31 @@ REFUSED: dict[str, tuple[dict[str, Any], dict[str, Any], str, str]] = {
         "event_weights",
     ),
 }
+
+
+@pytest.mark.parametrize("base", [EXPLICIT, IMPLICIT])
+def test_rows_without_a_user_or_an_item_are_left_out_and_counted(table: pa.Table, base: dict[str, Any]) -> None:
+    no_user, no_item = np.arange(len(table)) % 50 == 0, np.arange(len(table)) % 40 == 0
+    users = pa.array(table["u"].to_pylist(), mask=no_user)
+    holes = table.set_column(0, "u", users).set_column(1, "i", pa.array(table["i"].to_numpy(), mask=no_item))
+    gone = no_user | no_item
+    found = dray.train(write(Path("holes.parquet"), holes), workers=0, out="holes", **base)
+    without = dray.train(write(Path("without.parquet"), table.filter(pa.array(~gone))), workers=0, out="less", **base)
+    assert found.model_digest == without.model_digest
+    assert (found.rows, found.rows_dropped, found.eval_rows_dropped) == (without.rows, gone.sum(), 0)
+    [told] = [warning for warning in found.warnings if 'no "u" or no "i"' in warning]
+    assert f"{gone.sum()} of {len(table):,} rows" in told and 'missing_id="error"' in told
+
+
+def test_events_of_weight_0_need_no_item(table: pa.Table) -> None:
+    searches = pa.table({"u": ["u001"] * 9, "i": pa.nulls(9, pa.int64()), "e": ["search"] * 9})
+    events = pa.concat_tables([table.select(["u", "i", "e"]), searches])
+    weights = {"view": 1, "add_to_cart": 3, "purchase": 5, "payment_failed": -2, "search": 0}
+    place = write(Path("events.parquet"), events)
+    asked = IMPLICIT | {"event_weights": weights, "missing_id": "error"}
+    assert dray.train(place, workers=0, out="run", **asked).rows_dropped == 9
+    with pytest.raises(DataError, match=r"9 of .* rows have no item"):
+        dray.train(place, workers=0, out="other", **asked | {"event_weights": weights | {"search": 1}})
 
 
 def refused(asked: dict[str, Any], data: Any) -> DrayError:
@@ -456,11 +501,16 @@ def test_ids_that_differ_only_by_type_are_refused_between_data_and_evaluation() 
     assert "as text" in error.fix
 
 
-def test_ids_that_differ_only_by_type_are_refused_within_json_lines() -> None:
+def test_ids_that_are_numbers_and_texts_within_json_lines_are_all_text() -> None:
     rows = [{"u": "a", "i": 1, "r": 1}, {"u": "b", "i": "1", "r": 2}, {"u": "a", "i": 2, "r": 3}]
-    Path("rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    error = refused(EXPLICIT, "rows.jsonl")
-    assert "i" in error.what
+    results = []
+    for name, items in (("mixed", [1, "1", 2]), ("texts", ["1", "1", "2"])):
+        lines = [json.dumps(row | {"i": item}) + "\n" for row, item in zip(rows, items, strict=True)]
+        Path(f"{name}.jsonl").write_text("".join(lines))
+        results.append(dray.train(f"{name}.jsonl", workers=0, out=name, **EXPLICIT | {"rounds": 1}))
+    mixed, texts = results
+    assert (mixed.rows, mixed.users, mixed.items) == (3, 2, 2)
+    assert mixed.model_digest == texts.model_digest
 
 
 def test_evaluation_that_has_nothing_to_say_is_refused(data: str) -> None:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from dray.errors import ConfigError, DataError
+from dray.hints import in_arguments
 from dray.learners.factorization import split, times
 from dray.learners.factorization.counts import count_numbers
 from dray.learners.factorization.events import (
@@ -95,8 +96,8 @@ def test_types_without_a_weight_are_named_with_their_rows_the_most_frequent_firs
         require_weights({"view": 9, "Purchase": 1200, "my list": 3}, {"view": 1, "purchase": 5})
     assert '"Purchase" (1,200 rows), "my list" (3 rows)' in raised.value.what
     assert 'Did you mean "purchase"?' in raised.value.what
-    assert '--event-weight Purchase=W --event-weight "my list"=W' in raised.value.fix
-    assert "event_weights" in raised.value.fix
+    assert "such as --event-weight Purchase=1 --event-weight 'my list=1'" in raised.value.fix
+    assert 'such as event_weights={"Purchase": 1, "my list": 1}, or event_weights in' in in_arguments(raised.value.fix)
     require_weights({"view": 9}, {"view": 0})
 
 
@@ -117,7 +118,7 @@ def test_ids_may_be_any_text_or_whole_number(kind: pa.DataType) -> None:
     require_columns(schema(user=kind), RowRule(user="user", item="item"))
 
 
-@pytest.mark.parametrize("role, kind", [("rating", pa.date32()), ("event", pa.float32()), ("time", pa.string())])
+@pytest.mark.parametrize("role, kind", [("rating", pa.date32()), ("event", pa.float32()), ("time", pa.bool_())])
 def test_a_column_of_another_meaning_is_refused(role: str, kind: pa.DataType) -> None:
     rule = RowRule(**{"user": "user", "item": "item", role: "x"})  # type: ignore[arg-type]
     with pytest.raises(DataError, match=f'The {role} column "x" is '):

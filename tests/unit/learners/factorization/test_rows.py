@@ -227,7 +227,7 @@ def test_rows_without_a_time_are_refused(tmp_path: Path) -> None:
 def test_event_types_without_a_weight_are_counted_over_all_the_data(tmp_path: Path) -> None:
     columns = {"user": [1, 2, 3], "item": [1, 2, 3], "type": ["share", "view", "share"], "at": [1, 2, 3]}
     error = refused(tmp_path, columns, EVENTS, parts=2)
-    assert '"share" (2 rows)' in error.what and "--event-weight share=W" in error.fix
+    assert '"share" (2 rows)' in error.what and "--event-weight share=1" in error.fix
 
 
 def test_a_column_that_is_not_there_is_refused_with_the_columns_that_are(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from dray.data.shards import Units
 from dray.learners.checkpoint import START, Checkpoint, Step
 from dray.learners.shard import Shard
+from dray.learners.xgboost.baseline import constant_margins
 from dray.learners.xgboost.boosting import Outcome, ShardLearner, Task, conclude
 from dray.learners.xgboost.intercept import intercept
 from dray.learners.xgboost.matrix import BinnedPreparation
@@ -94,7 +95,8 @@ def make_task(
     learner = ShardLearner(1)
     learner.load(preparation, shard, (), lambda rows: None)
     full["base_score"] = intercept(full, learner.label_sample)
-    return Task(full, objective, rounds, early_stop, evaluate)
+    constant = constant_margins(full, learner.label_sample)
+    return Task(full, objective, rounds, early_stop, evaluate, constant=constant)
 
 
 def train_ring(

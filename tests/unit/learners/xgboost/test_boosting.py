@@ -114,7 +114,9 @@ def test_rings_of_two_and_three_grow_the_same_trees_with_the_same_metrics_as_one
         for member in ring:  # each has all that is needed to go on without the others
             assert outcome_of(member).digest == outcome_of(alone).digest
             assert outcome_of(member).metrics == outcome_of(alone).metrics
+            assert outcome_of(member).baseline == outcome_of(alone).baseline
             assert curves(member) == curves(alone)
+        assert bool(outcome_of(alone).baseline) is (name != "ranking")  # a constant order is no order
         assert sum(member.rows for member in ring) == alone.rows
         assert sum(member.eval_rows for member in ring) == alone.eval_rows
 
@@ -324,11 +326,25 @@ def test_columns_without_any_value_do_not_disturb(tmp_path: Path) -> None:
     assert model.booster.get_score().keys() <= {"x"}
 
 
-def test_a_worker_whose_rows_all_went_to_evaluation_is_told(tmp_path: Path) -> None:
-    preparation, shard = one_file(tmp_path, {"x": [1.0, 2], "y": [0, 1]})
-    preparation = replace(preparation, split=Split(1.0, 0))
-    with pytest.raises(DataError, match="left without training rows"):
-        ShardLearner(1).load(preparation, shard, (), lambda rows: None)
+@pytest.mark.parametrize("name", ["binary with weights", "multi-class", "regression", "ranking"])
+def test_a_member_without_a_row_to_train_on_takes_part_and_changes_nothing(
+    dataset: Dataset, tmp_path: Path, name: str, processes: ProcessPoolExecutor
+) -> None:
+    case = Case(dataset, name, Split(0.3, 1))
+    nothing = pa.array(np.full(40, np.nan))
+    columns = mixed_rows(40, seed=7) | {"query": pa.array(query_ids(40)), "grade": nothing}
+    other = opened(write(tmp_path / "unlabelled.parquet", columns | {"label": nothing, "value": nothing}))
+    unlabelled = assign(units(other, "query" if name == "ranking" else None), 1)[0]
+    learner = ShardLearner(1)
+    assert learner.load(case.preparation, unlabelled, (), lambda rows: None).rows == 0
+    assert learner.train_rows is not None and learner.eval_rows is None
+    assert (len(learner.train_rows.dropped) + learner.eval_dropped, learner.eval_dropped > 0) == (40, True)
+    ring = train_ring(processes, case.preparation, [unlabelled, case.shards(1)[0]], case.task)
+    alone = case.alone()
+    assert [member.rows for member in ring] == [0, alone.rows]
+    for member in ring:
+        assert outcome_of(member).digest == outcome_of(alone).digest
+        assert curves(member) == curves(alone)
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from dray.learners.configs import make_config
 from dray.learners.table import Roles, assign_roles
 from dray.learners.table_config import TableConfig
 from dray.learners.xgboost.model import Model
-from dray.learners.xgboost.previous import Previous, as_before, cuts_as_table, make_cuts
+from dray.learners.xgboost.previous import Previous, as_before, cuts_as_table, make_cuts, texts_as_begun
 
 SCHEMA = pa.schema(
     {"id": pa.int64(), "x": pa.float32(), "c": pa.string(), "d": pa.date32(), "w": pa.float32(), "y": pa.int8()}
@@ -109,3 +109,9 @@ def test_cuts_survive_their_table() -> None:
     assert table.schema.metadata == {b"max_bin": b"600"}
     back = np.stack([column.to_numpy() for column in table.columns], axis=1)
     assert np.array_equal(back, cuts, equal_nan=True) and back.dtype == np.float32
+
+
+def test_text_of_times_stays_a_category_where_trees_were_grown_on_it_as_one() -> None:
+    now = (Column("x", "number"), Column("t", "timestamp", form="iso"), Column("u", "timestamp", form="iso"))
+    assert texts_as_begun(now, [False, True, False]) == (now[0], Column("t", "category"), now[2])
+    assert texts_as_begun(now, []) == now

@@ -7,8 +7,8 @@ from datetime import UTC, date, datetime
 import pyarrow as pa
 import pytest
 
+from dray.data.moments import as_moment, is_moment
 from dray.errors import ConfigError
-from dray.ingesting.moments import as_moment, is_moment
 
 NAIVE, ZONED = pa.timestamp("us"), pa.timestamp("ms", "Europe/Paris")
 

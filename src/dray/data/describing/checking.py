@@ -1,0 +1,199 @@
+"""The checks of `describe` on a few rows of what a training is about to load: what a metric alone does not show.
+
+Few rows, from the beginnings of row groups that are spread over the data: they cost a fraction of a second whatever
+the size of the data. What so few rows cannot tell, such as that a column holds one value only, is told where they are
+all the rows or the footers say so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from shlex import quote
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dray.data.describing.concerns import codes_of, concerns_about, leak_concerns
+from dray.data.describing.figures import NOTHING_KNOWN, ColumnProfile, Concern, Known
+from dray.data.describing.footers import read_footers
+from dray.data.describing.profile import profile_column
+from dray.data.describing.values import plain_array
+from dray.data.parquet import Dataset
+from dray.data.parquet_rows import read_slices
+from dray.data.shards import Slice
+from dray.data.source import Note
+from dray.data.split import Split
+from dray.data.splitmix import splitmix64
+
+ROWS = 10_000
+CELLS = 300_000
+"""Rows x columns at most, but never fewer than `LEAST_ROWS`."""
+LEAST_ROWS = 1000
+MOST_COLUMNS = 500
+"""Of more columns the first ones are checked."""
+WINDOWS = 4
+"""Row groups that rows are taken from."""
+MOST_FOOTERS = 16
+"""Files whose footers are read once more, to tell a column of one value from a rare one."""
+NAMED = 5
+"""Columns that one warning names."""
+TWINS = 0.01
+"""The share of evaluation rows that training rows may equal before it is told."""
+LEAST_TWINS = 10
+MOSTLY_DIFFERENT = 0.5
+"""Rows of a few columns with few values are alike by chance: at least so many must differ to judge the others."""
+MANY_NUMBERS = 100
+"""Different numbers as text; fewer may be codes of categories."""
+
+_GROUPED = {
+    "empty": ("holds no value", "hold no value"),
+    "constant": ("holds one value only", "hold one value only"),
+    "id": ("looks like an id, which a model memorizes", "look like ids, which a model memorizes"),
+}
+_SINGLE = {
+    "leak": "If it is known only after the label, leave it out: --ignore {}",
+    "numbers-as-text": "Write it as numbers, or leave it out: --ignore {}",
+}
+
+
+def check(
+    train: Dataset, evaluation: Dataset | None, features: Sequence[str], label: str, split: Split | None
+) -> list[Note]:
+    """Return what should be known of the columns and rows before a training on them."""
+    names = [name for name in features if name in train.schema.names][:MOST_COLUMNS]
+    rows, positions = take_rows(train, [*names, label])
+    whole = rows.num_rows == train.rows
+    found = _concerns(rows, label, whole, train)
+    alike = [name for name in names if not any(one.column == name and one.kind in _GROUPED for one in found)]
+    told = notes_of(found, label)
+    if split is not None:
+        held_out = split.picks(positions)
+        told += twins(rows.filter(~held_out), rows.filter(held_out), alike)
+    elif evaluation is not None and set(alike) <= set(evaluation.schema.names):
+        told += twins(rows, take_rows(evaluation, alike)[0], alike)
+    return told
+
+
+def take_rows(data: Dataset, names: Sequence[str]) -> tuple[pa.Table, npt.NDArray[np.int64]]:
+    """Return a few rows, in order, with their positions in the data."""
+    wanted = min(ROWS, max(LEAST_ROWS, CELLS // max(1, len(names))))
+    groups = data.row_groups if data.rows <= wanted else _spread(data.row_groups)
+    share = -(-wanted // len(groups))
+    slices = groups if data.rows <= wanted else [_beginning(group, share) for group in groups]
+    batches, positions = [], []
+    for slice_, batch in read_slices(slices, names, [], data.storage):
+        batches.append(batch)
+        positions.append(np.arange(slice_.position, slice_.position + batch.num_rows))
+    plain = [pa.Table.from_batches([batch]) for batch in batches]
+    return pa.concat_tables(plain, promote_options="permissive"), np.concatenate(positions)
+
+
+def _spread(groups: Sequence[Slice]) -> list[Slice]:
+    count = min(WINDOWS, len(groups))
+    return [groups[int((index + 0.5) * len(groups) / count)] for index in range(count)]
+
+
+def _beginning(group: Slice, rows: int) -> Slice:
+    return replace(group, stop=min(group.stop, group.start + rows))
+
+
+def notes_of(found: Iterable[Concern], label: str) -> list[Note]:
+    """Return one note for all columns of a kind, or one each where each has its own figures."""
+    found = list(found)
+    told = []
+    for kind, (one, several) in _GROUPED.items():
+        columns = [concern.column or "" for concern in found if concern.kind == kind]
+        if columns:
+            told.append(_of_columns(columns, one if len(columns) == 1 else several, label))
+    for concern in found:
+        if concern.kind in _SINGLE:
+            message = concern.message.partition(": a leak?")[0]
+            verb = " " if concern.kind == "leak" else ": "
+            fix = _SINGLE[concern.kind].format(quote(concern.column or ""))
+            told.append(Note(f'Column "{concern.column}"{verb}{message}.', fix))
+    return told
+
+
+def _of_columns(columns: Sequence[str], words: str, label: str) -> Note:
+    named = ", ".join(f'"{name}"' for name in columns[:NAMED])
+    more = len(columns) - NAMED
+    flags = " ".join(f"--ignore {quote(name)}" for name in columns[:NAMED])
+    if more > 0:
+        named += f" and {more} more"
+        flags += f" ...; dray data describe DATA --label {label} names all"
+    noun = "Column" if len(columns) == 1 else "Columns"
+    return Note(f"{noun} {named} {words}.", f"Leave {'it' if len(columns) == 1 else 'them'} out: {flags}")
+
+
+def twins(train: pa.Table, evaluation: pa.Table, names: Sequence[str]) -> list[Note]:
+    """Return a note if evaluation rows equal training rows in all of these columns: the metrics are then too good."""
+    if not names or not train.num_rows or not evaluation.num_rows:
+        return []
+    both = pa.concat_tables([train.select(names), evaluation.select(names)], promote_options="permissive")
+    marks = _row_marks(both)
+    known, asked = np.unique(marks[: train.num_rows]), marks[train.num_rows :]
+    if len(known) < MOSTLY_DIFFERENT * train.num_rows:
+        return []
+    count = int(np.isin(asked, known).sum())
+    if count < LEAST_TWINS or count < TWINS * len(asked):
+        return []
+    return [
+        Note(
+            f"{count:,} of {len(asked):,} evaluation rows equal a training row in all features: the metrics flatter "
+            "the model.",
+            "Keep one of rows that are alike: dray data ingest DATA OUT --dedup all",
+        )
+    ]
+
+
+def _row_marks(table: pa.Table) -> npt.NDArray[np.uint64]:
+    """Return 64 bits for each row that are the same where all values are."""
+    marks = np.zeros(table.num_rows, np.uint64)
+    for column in table.columns:
+        codes = codes_of(plain_array(column))
+        marks = splitmix64(marks ^ splitmix64(codes.astype(np.uint64)))
+    return marks
+
+
+def _concerns(rows: pa.Table, label: str, whole: bool, data: Dataset) -> list[Concern]:
+    profiles = [profile_column(name, rows[name], data.rows, whole, NOTHING_KNOWN) for name in rows.column_names]
+    found = []
+    for profile in profiles:
+        if profile.name != label:
+            about = concerns_about(profile, rows[profile.name])
+            found += [one for one in about if one.kind in _GROUPED or _matters(one, profile)]
+    if not whole:
+        found = _certain(found, profiles, rows, data)
+    target = next(profile for profile in profiles if profile.name == label)
+    unusable = {one.column for one in found if one.kind in ("empty", "constant")}
+    usable = [profile for profile in profiles if profile.name not in unusable]
+    return found + [one for one in leak_concerns(target, rows, usable) if one.kind == "leak"]
+
+
+def _matters(concern: Concern, profile: ColumnProfile) -> bool:
+    """Whether it is worth a warning of its own: a few numbers kept as text may be names of categories."""
+    return concern.kind == "numbers-as-text" and profile.distinct_seen >= MANY_NUMBERS
+
+
+def _certain(
+    found: Sequence[Concern], profiles: Sequence[ColumnProfile], rows: pa.Table, data: Dataset
+) -> list[Concern]:
+    """Leave out what a few rows only seem to say: of one value or none the footers of all rows know more."""
+    suspects = {one.column for one in found if one.kind in ("empty", "constant")}
+    known: dict[str, Known] = {}
+    if suspects and len(data.files) <= MOST_FOOTERS:
+        known = read_footers(data).columns
+    by_type = {name for name in rows.column_names if pa.types.is_null(rows.schema.field(name).type)}
+    sure = [one for one in found if one.column not in suspects or one.column in by_type]
+    for name in [profile.name for profile in profiles if profile.name in suspects & known.keys() - by_type]:
+        told = profile_column(name, rows[name], data.rows, False, known[name])
+        sure += [one for one in concerns_about(told, rows[name]) if _is_certain(one, told)]
+    return sure
+
+
+def _is_certain(concern: Concern, profile: ColumnProfile) -> bool:
+    if concern.kind == "empty":
+        return profile.missing.basis == "exact"
+    return concern.kind == "constant" and profile.low is not None and profile.low.basis == "exact"

@@ -1,0 +1,38 @@
+"""Which finished ingest `--overwrite` may replace: one that is known by its _ingest.json, and holds nothing else."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+
+from dray.batch.output import entries, require_only
+from dray.errors import DAMAGE, StorageError
+from dray.ingesting.journal import FOLDER, REJECTS, RESULT
+from dray.runs.files import RunFiles
+from dray.runs.replacing import refuse_links
+from dray.storage import StorageOptions
+
+
+def require_replaceable(out: str, storage: StorageOptions) -> bool:
+    """Whether an output holds a finished ingest, to be replaced. Refuse what holds anything else.
+
+    One that is empty, or holds an unfinished ingest, is gone on with as without overwriting.
+    """
+    refuse_links(out)
+    there = set(entries(out, storage))
+    if not there - {FOLDER}:
+        return False
+    if RESULT not in there and FOLDER in there:
+        return False
+    files = RunFiles(out, storage)
+    listed = None
+    with suppress(*DAMAGE, StorageError):
+        if files.exists(RESULT):
+            listed = dict.fromkeys(json.loads(files.read_bytes(RESULT))["footers"])
+    if listed is None:
+        raise StorageError(
+            f"{out} cannot be replaced: it has no {RESULT} of a finished ingest: something else may have written it.",
+            fix="Name another output, or remove it.",
+        )
+    require_only(out, {**listed, RESULT: None, REJECTS: None}, storage)
+    return True

@@ -1,0 +1,141 @@
+"""`dray cache`."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+import dray
+from dray.cli.cache import cache
+from dray.clusters import leftovers
+from dray.errors import ConfigError
+from dray.ingesting.copy_files import keep_for
+from dray.runs.directory import RunDirectory
+from dray.storage import DEFAULT
+
+
+@pytest.fixture(autouse=True)
+def own_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("tmp", "home", "package/learners/one/__pycache__"):
+        (tmp_path / name).mkdir(parents=True)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    monkeypatch.setattr(leftovers, "SHORT", tmp_path / "tmp")
+    monkeypatch.setattr(leftovers.dray, "__file__", str(tmp_path / "package/__init__.py"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setenv("DRAY_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path)
+
+
+def called(*arguments: str) -> dict[str, Any]:
+    done = CliRunner().invoke(cache, [*arguments, "--json"])
+    assert done.exception is None, done.exception
+    document: dict[str, Any] = json.loads(done.stdout)
+    return document
+
+
+def make_copy(name: str, hours_ago: float = 2) -> Path:
+    """Train on a CSV file: dray makes a copy of it."""
+    Path(name).write_text("x,y\n" + "".join(f"{row},{row % 2}\n" for row in range(50)))
+    before = set(Path("cache/dray").glob("*"))
+    dray.train(name, label="y", rounds=1, workers=0, out=f"runs/{name}")
+    [copy] = set(Path("cache/dray").glob("*")) - before
+    os.utime(copy / "_ingest.json", (time.time() - hours_ago * 3600,) * 2)
+    return copy.absolute()
+
+
+def test_a_copy_is_listed_with_its_source_size_and_age() -> None:
+    copy = make_copy("a.csv")
+    [found] = called()["kept"]
+    assert (found["kind"], found["location"], found["kept_for"]) == ("copy", str(copy), None)
+    assert found["what"].endswith("a.csv") and found["bytes"] == sum(path.stat().st_size for path in copy.iterdir())
+    assert found["made"] > time.time() - 60 and 7100 < time.time() - found["used"] < 7300
+    assert str(copy) in CliRunner().invoke(cache, []).stdout
+
+
+def test_clear_removes_what_nothing_needs_and_says_how_much() -> None:
+    old, new = make_copy("old.csv", hours_ago=24 * 8), make_copy("new.csv")
+    assert [found["location"] for found in called("clear", "--older", "7d", "--yes")["removed"]] == [str(old)]
+    assert new.exists() and not old.exists()
+    assert [found["location"] for found in called("clear", "--yes")["removed"]] == [str(new)]
+    assert called()["kept"] == []
+
+
+def test_a_copy_that_was_used_just_now_stays_unless_it_is_asked_for() -> None:
+    copy = make_copy("a.csv", hours_ago=0)
+    called("clear", "--yes")
+    assert copy.exists()
+    called("clear", "--older", "0s", "--yes")
+    assert not copy.exists()
+
+
+def test_a_copy_of_a_run_that_is_not_finished_stays_also_after_another_one_that_is() -> None:
+    copy = make_copy("a.csv")
+    stopped = RunDirectory.create("runs/stopped")
+    keep_for(str(copy), stopped.location, DEFAULT)
+    keep_for(str(copy), str(Path("runs/a.csv").absolute()), DEFAULT)  # which is finished
+    stopped.interrupt("Ctrl-C")
+    stopped.close()
+    assert called()["kept"][0]["kept_for"] == f"the run {stopped.location}"
+    assert called("clear", "--older", "0s", "--yes")["removed"] == []
+    (Path(stopped.location) / "run.json").unlink()
+    assert len(called("clear", "--older", "0s", "--yes")["removed"]) == 1
+
+
+def test_a_run_keeps_its_copy_while_it_trains() -> None:
+    copy = make_copy("a.csv")
+    assert json.loads((copy / "_kept_for.json").read_text())["run"] == str(Path("runs/a.csv").absolute())
+
+
+def test_another_file_in_a_cache_is_left_alone() -> None:
+    copy = make_copy("a.csv")
+    foreign = [copy.parent / "precious.parquet", copy.parent / ("f" * 20) / "precious.parquet"]
+    for path in foreign:
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+    assert len(called("clear", "--older", "0s", "--yes")["removed"]) == 1
+    assert all(path.exists() for path in foreign)
+
+
+def test_temporary_files_kernels_and_clusters_are_listed_and_what_is_in_use_stays(tmp_path: Path) -> None:
+    kernel = tmp_path / "package/learners/one/__pycache__/kernels.f-1.py311.1.nbc"
+    trace = tmp_path / "tmp/dray-traceback-1.txt"
+    dead, running = tmp_path / "tmp/dray-dead", tmp_path / "tmp/dray-running"
+    fresh, old = tmp_path / "tmp/dray-map-1", tmp_path / "tmp/dray-map-2"
+    cluster = tmp_path / "state/clusters/farm/cluster.json"
+    foreign = tmp_path / "tmp/other.txt"
+    for path in (kernel, trace, dead / "owner.lock", running / "owner.lock", fresh, old, cluster, foreign):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("12345678")
+    os.utime(old, (1, 1))
+    with (running / "owner.lock").open() as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        found = {entry["location"]: entry for entry in called()["kept"]}
+        assert {entry["kind"] for entry in found.values()} == {"temporary", "kernels", "cluster"}
+        assert found[str(running)]["kept_for"] == "a process that runs" and found[str(cluster.parent)]["kept_for"]
+        called("clear", "--yes")
+    assert [path.exists() for path in (kernel, trace, dead, old)] == [False] * 4
+    assert all(path.exists() for path in (running, fresh, cluster, foreign))
+
+
+def test_clear_asks_and_without_a_terminal_wants_yes(monkeypatch: pytest.MonkeyPatch) -> None:
+    copy = make_copy("a.csv")
+    refused = CliRunner().invoke(cache, ["clear"])
+    assert isinstance(refused.exception, ConfigError) and "--yes" in refused.exception.fix
+    monkeypatch.setattr("dray.cli.asking.is_terminal", lambda: True)
+    assert CliRunner().invoke(cache, ["clear"], input="n\n").exit_code == 1
+    assert copy.exists()
+
+
+@pytest.mark.parametrize("age", ["7", "week", "-1d", ""])
+def test_an_age_that_is_none_is_refused(age: str) -> None:
+    refused = CliRunner().invoke(cache, ["clear", "--older", age, "--yes"])
+    assert isinstance(refused.exception, ConfigError) and "7d" in refused.exception.fix

@@ -1,0 +1,103 @@
+"""Which form times have, and what becomes of them."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from dray.data.times import PARTS, part_of, recognise, recognise_numbers, times_of
+
+
+@pytest.mark.parametrize(
+    ("texts", "shortest"),
+    [
+        (["2019-10-01 00:00:00 UTC", "2019-10-01"], "iso"),
+        (["2019-10-01T02:00:00+02:00"], "iso"),
+        (["1.12.2010 08:26", "2.12.2010 8:26"], "%d.%m.%Y"),
+        (["01.12.2010"], "%d.%m.%Y"),
+        (["07/11/2024", "25/11/2024"], "%d/%m/%Y"),
+        (["07/11/2024", "11/25/2024"], "%m/%d/%Y"),
+        (["7/25/2024 8:26 AM"], "%m/%d/%Y %I:%M"),
+        (["2024/11/07"], "%Y/%m/%d"),
+        (["17/May/2015:10:05:03 +0000"], "%d/%b/%Y:%H:%M:%S"),
+        (["May 17, 2015"], "%b %d, %Y"),
+        (["2019-10-01"] * 3 + [None, "", " "], "iso"),
+        ([f"2019-10-{day:02}" for day in range(1, 31)] + ["unknown"], "iso"),
+    ],
+)
+def test_the_form_of_texts_is_found(texts: list[str | None], shortest: str) -> None:
+    look = recognise(pa.array(texts))
+    assert not look.problem
+    assert look.form.startswith(shortest)
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [["abc"], ["20241107"], ["1569888000"], ["12.5"], ["1.2.3"], ["10:30"], [None, ""], ["2019-10-01", "unknown"]],
+)
+def test_other_texts_are_no_times(texts: list[str | None]) -> None:
+    assert recognise(pa.array(texts, pa.string())) == recognise(pa.array([], pa.string()))
+
+
+def test_day_and_month_are_not_guessed() -> None:
+    look = recognise(pa.array(["07/11/2024", "01/02/2024"]))
+    assert (look.form, look.problem, look.suggested) == ("", "ambiguous", "%d/%m/%Y")
+    assert [form[:8] for form in look.others] == ["%d/%m/%Y", "%m/%d/%Y"]
+
+
+@pytest.mark.parametrize("texts", [["2019-10-01", "1.12.2010"], ["25/11/2024", "11/25/2024"]])
+def test_two_forms_in_a_column_are_told_with_one_of_each(texts: list[str]) -> None:
+    look = recognise(pa.array(texts))
+    assert (look.form, look.problem) == ("", "mixed")
+    assert sorted(look.examples) == sorted(texts)
+
+
+@pytest.mark.parametrize(
+    ("values", "form"),
+    [
+        ([1_569_888_000], "seconds"),
+        ([1_569_888_000_000, 0], "milliseconds"),
+        ([1.5e12, None], "milliseconds"),
+        ([1_569_888_000_000_000], "microseconds"),
+        ([1_569_888_000_000_000_000], "nanoseconds"),
+        ([17, 18], "seconds"),
+        (["1569888000000"], "milliseconds"),
+        (["1569888000000", "x"], ""),
+        ([], "seconds"),
+    ],
+)
+def test_numbers_are_told_apart_by_their_size(values: list[Any], form: str) -> None:
+    values = [values[0]] * 2 + values if form == "milliseconds" and len(values) > 1 else values
+    assert recognise_numbers(pa.array(values, None if values else pa.int64())) == form
+
+
+MOMENT = dt.datetime(2019, 3, 23, 20, 21, 9)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        pa.array([MOMENT, None], pa.timestamp("us")),
+        pa.array([MOMENT, None], pa.timestamp("ns", "UTC")),
+        pa.array([MOMENT, None], pa.timestamp("s", "Europe/Berlin")),
+        pa.array(["2019-03-23 20:21:09", "x"]),
+        pa.array(["2019-03-23 21:21:09+01:00", None]).dictionary_encode(),
+        pa.array([MOMENT, None], pa.timestamp("us")).dictionary_encode(),
+    ],
+)
+def test_the_parts_of_a_moment_are_the_same_whatever_it_is_stored_as(values: pa.Array) -> None:
+    times = times_of(values, "iso")
+    parts = {part: part_of(times, part) for part in PARTS}
+    assert {part: numbers[0] for part, numbers in parts.items()} == {
+        "year": 2019, "month": 3, "weekday": 5, "hour": 20, "days": 17_978,
+    }  # fmt: skip
+    assert all(np.isnan(numbers[1]) for numbers in parts.values())
+
+
+def test_parts_of_dates_before_1970() -> None:
+    times = times_of(pa.array([dt.date(1969, 12, 31)]), "")
+    assert [part_of(times, part)[0] for part in PARTS] == [1969, 12, 2, 0, -1]

@@ -1,0 +1,517 @@
+"""Files that come every night, none quite like the one that was trained on: no row is lost, none is shifted."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+import re
+import zipfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv as pacsv
+import pytest
+
+import dray
+from dray.cli.main import main
+from dray.events.kinds import Warned
+from dray.predicting.predict import predict
+
+COLUMNS = ("zip", "amount", "count", "active", "since", "seen_at", "colour", "label")
+Rows = list[dict[str, str]]
+
+
+def made(count: int, seed: int) -> Rows:
+    """Rows as they are written: text cells."""
+    random = np.random.default_rng(seed)
+    rows = []
+    for _ in range(count):
+        zip_, amount, active = int(random.integers(1, 9)), float(random.normal()), bool(random.random() > 0.5)
+        day = int(random.integers(1, 28))
+        label = amount + zip_ / 4 + active + day / 14 + float(random.normal()) / 4 > 2.5
+        rows.append(
+            {
+                "zip": f"{zip_:05}" if zip_ % 2 else f"X{zip_}",
+                "amount": "NA" if random.random() < 0.02 else f"{amount:.4f}",
+                "count": str(int(random.integers(0, 2**40))),
+                "active": "true" if active else "false",
+                "since": f"2024-03-{day:02}",
+                "seen_at": f"2024-03-{day:02} {int(random.integers(0, 23)):02}:15:00",
+                "colour": str(random.choice(["red", "green", "blue"])),
+                "label": "yes" if label else "no",
+            }
+        )
+    return rows
+
+
+def write(path: Path, rows: Rows, columns: Sequence[str] = COLUMNS, header: bool = True) -> str:
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        if header:
+            writer.writerow(columns)
+        writer.writerows([row[name] for name in columns] for row in rows)
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> str:
+    root = tmp_path_factory.mktemp("nights")
+    train, test = write(root / "train.csv", made(600, 1)), write(root / "eval.csv", made(200, 2))
+    result = dray.train(
+        train, label="label", eval=test, rounds=8, workers=0, out=str(root / "run"), cache=str(root / "cache")
+    )
+    assert result.metrics["eval-auc"] > 0.8
+    return str(root / "run")
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.fixture(scope="module")
+def expected(run: str, tmp_path_factory: pytest.TempPathFactory) -> list[float]:
+    """The predictions of a night without trouble."""
+    root = tmp_path_factory.mktemp("expected")
+    return predictions(run, write(root / "night.csv", made(50, 3)), root / "out.csv")
+
+
+def predictions(run: str, data: Any, out: Path) -> list[Any]:
+    dray.predict(run, data, str(out))
+    return values(out)
+
+
+def values(out: Path) -> list[Any]:
+    found: list[Any] = pacsv.read_csv(out)["prediction"].to_pylist()
+    return found
+
+
+def without(name: str, value: str) -> Callable[[Rows], Rows]:
+    return lambda rows: [{**row, name: value} for row in rows]
+
+
+def one(name: str, value: str) -> Callable[[Rows], Rows]:
+    return lambda rows: [{**row, name: value} if number == 7 else row for number, row in enumerate(rows)]
+
+
+@dataclass(frozen=True)
+class Night:
+    """What is different in a night's file."""
+
+    change: Callable[[Rows], Rows] = lambda rows: rows
+    columns: Sequence[str] = COLUMNS
+    unreadable: dict[str, int] = field(default_factory=dict)
+    unseen: dict[str, int] = field(default_factory=dict)
+    same: Callable[[int], bool] = lambda _: True
+    """Which rows are predicted as in a night without trouble."""
+
+
+NIGHTS = {
+    "as always": Night(),
+    "without the label": Night(columns=COLUMNS[:-1]),
+    "in another order": Night(columns=COLUMNS[::-1]),
+    "a new column": Night(lambda rows: [{**row, "new": "\\x00?"} for row in rows], columns=("new", *COLUMNS)),
+    "a number empty": Night(without("amount", ""), same=lambda _: False),
+    "a number all NA": Night(without("amount", "NA"), same=lambda _: False),
+    "a boolean empty": Night(without("active", ""), same=lambda _: False),
+    "codes that are all digits": Night(without("zip", "00003"), same=lambda _: False),
+    "one n.v. among numbers": Night(one("amount", "n.v."), unreadable={"amount": 1}, same=lambda row: row != 7),
+    "30 February": Night(one("since", "2024-02-30"), unreadable={"since": 1}, same=lambda row: row != 7),
+    "dates as timestamps": Night(lambda rows: [{**row, "since": row["since"] + " 00:00:00"} for row in rows]),
+    "times with a zone": Night(lambda rows: [{**row, "seen_at": row["seen_at"] + "Z"} for row in rows]),
+    "booleans as 1 and 0": Night(lambda rows: [{**row, "active": "10"[row["active"] == "false"]} for row in rows]),
+    "whole numbers as 7.0": Night(lambda rows: [{**row, "count": row["count"] + ".0"} for row in rows]),
+    "a new colour": Night(one("colour", "mauve"), unseen={"colour": 1}, same=lambda row: row != 7),
+    "NA as a colour": Night(one("colour", "NA"), unseen={"colour": 1}, same=lambda row: row != 7),
+}
+
+
+@pytest.mark.parametrize("name", NIGHTS)
+def test_every_row_of_a_night_is_predicted(name: str, run: str, expected: list[float]) -> None:
+    night = NIGHTS[name]
+    data = write(Path("night.csv"), night.change(made(50, 3)), night.columns)
+    result = dray.predict(run, data, "out.csv", key=["zip"])
+    found = values(Path("out.csv"))
+    assert (result.rows, len(found), result.rows_rejected, None in found) == (50, 50, 0, False)
+    assert (result.unreadable, result.unseen) == (night.unreadable, night.unseen)
+    assert [found[row] for row in range(50) if night.same(row)] == [
+        expected[row] for row in range(50) if night.same(row)
+    ]
+    assert not Path("cache").exists()
+
+
+_LITERAL = re.compile(r"-?(0|[1-9][0-9]*)(\.[0-9]+)?|true|false")
+
+
+def as_json(rows: Rows, columns: Sequence[str] = COLUMNS) -> list[str]:
+    """Rows as a system that writes JSON has them: numbers and booleans bare, what is empty null, the rest text."""
+
+    def value(name: str, cell: str) -> str:
+        if name in ("amount", "count", "active"):
+            if _LITERAL.fullmatch(cell):
+                return cell
+            cell = "" if cell == "NA" else cell
+        return json.dumps(cell or None)
+
+    return ["{" + ", ".join(f"{json.dumps(name)}: {value(name, row[name])}" for name in columns) + "}" for row in rows]
+
+
+JSON_NIGHTS = NIGHTS | {
+    "text among numbers, late": Night(
+        lambda rows: [*rows[:49], {**rows[49], "amount": "n.v.", "active": "unknown", "count": "many"}],
+        unreadable={"amount": 1, "active": 1, "count": 1},
+        same=lambda row: row != 49,
+    ),
+    "numbers as text": Night(lambda rows: [{**row, "amount": f" {row['amount']}"} for row in rows]),
+    "a number as a colour": Night(one("colour", "7"), unseen={"colour": 1}, same=lambda row: row != 7),
+}
+
+
+@pytest.mark.parametrize("form", ["lines", "array"])
+@pytest.mark.parametrize("name", JSON_NIGHTS)
+def test_every_row_of_a_night_in_json_is_predicted(name: str, form: str, run: str, expected: list[float]) -> None:
+    night = JSON_NIGHTS[name]
+    rows = as_json(night.change(made(50, 3)), night.columns)
+    Path("night.json").write_text("\n".join(rows) if form == "lines" else f"[{','.join(rows)}]")
+    result = dray.predict(run, "night.json", "out.csv", key=["zip"])
+    found = values(Path("out.csv"))
+    assert (result.rows, len(found), result.rows_rejected, None in found) == (50, 50, 0, False)
+    assert (result.unreadable, result.unseen) == (night.unreadable, night.unseen)
+    assert [found[row] for row in range(50) if night.same(row)] == [
+        expected[row] for row in range(50) if night.same(row)
+    ]
+    assert not Path("cache").exists()
+
+
+def test_a_column_that_the_first_rows_of_json_lack_is_told_and_read_on_demand(
+    run: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    short = [line.replace('"colour": "red"', '"other": 1') for line in as_json(made(60, 3))]
+    plain = [line for line in short if "colour" not in line][:5] * 1_500  # more than is looked at of a file
+    later = [line.replace("{", '{"further": 1, ', 1) for line in as_json(made(50, 3))]
+    Path("night.jsonl").write_text("\n".join([*plain, *later, *plain, *plain, *plain]))
+    assert main(["predict", run, "night.jsonl", "out.csv"]) == 0
+    told = " ".join(capsys.readouterr().err.split())
+    assert 'field that the first rows did not have was left out: "colour" in 50 rows.' in told
+    assert main(["predict", run, "night.jsonl", "named.csv", "--read", 'types={"colour": "string"}']) == 0
+    assert "left out" not in capsys.readouterr().err
+    assert values(Path("named.csv"))[7_500:7_550] == predictions(
+        run, write(Path("a.csv"), made(50, 3)), Path("a-out.csv")
+    )
+
+
+@pytest.mark.parametrize("ending", ["out", "out.csv"])
+def test_rows_that_cannot_be_read_keep_their_place(
+    ending: str, run: str, expected: list[float], capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = Path(write(Path("night.csv"), made(50, 3))).read_text().splitlines()
+    lines[3] += ",too,many"
+    lines[20] = "few"
+    Path("night.csv").write_text("\n".join(lines) + "\n")
+    assert main(["predict", run, "night.csv", ending, "--row-number", "--json", "--max-rejects", "1"]) == 1
+    told = capsys.readouterr()
+    document = json.loads(told.out)
+    assert (document["rows"], document["rows_rejected"]) == (50, 2)
+    assert "2 rows cannot be read, more than --max-rejects 1" in told.err and document["rejects"] in told.err
+    table = pacsv.read_csv(ending) if ending.endswith(".csv") else dataset(ending)
+    assert table["row_number"].to_pylist() == list(range(50))
+    bad = {2, 19}
+    wanted = pa.array([None if row in bad else expected[row] for row in range(50)], pa.float32())
+    assert table["prediction"].cast(pa.float32()).to_pylist() == wanted.to_pylist()
+    rejects = Path(document["rejects"])
+    [listed] = [rejects] if rejects.is_file() else rejects.iterdir()
+    assert [json.loads(line)["line"] for line in listed.read_text().splitlines()] == [4, 21]
+    assert main(["predict", run, "night.csv", "again.csv", "--max-rejects", "4%", "--quiet"]) == 0
+
+
+def test_a_list_of_rejects_of_an_earlier_output_does_not_stay_beside_a_new_one(run: str) -> None:
+    good = write(Path("good.csv"), made(50, 3))
+    Path("bad.csv").write_text(Path(good).read_text() + "few\n")
+    rejects = Path("out.csv.rejects.jsonl")
+    assert dray.predict(run, "bad.csv", "out.csv").rejects == str(rejects.resolve()) and rejects.exists()
+    Path("out.csv").unlink()
+    with pytest.raises(dray.StorageError, match=r"out\.csv\.rejects\.jsonl exists"):
+        dray.predict(run, good, "out.csv")
+    assert rejects.exists() and not Path("out.csv").exists()
+    assert dray.predict(run, good, "out.csv", overwrite=True).rejects is None
+    assert Path("out.csv").exists() and not rejects.exists()
+    dray.predict(run, "bad.csv", "out.csv", overwrite=True)
+    assert len(rejects.read_text().splitlines()) == 1
+    assert dray.predict(run, good, "out.csv", overwrite=True).rows == 50 and not rejects.exists()
+
+
+def dataset(directory: str) -> pa.Table:
+    import pyarrow.dataset as ds
+
+    return ds.dataset(directory).to_table()
+
+
+def test_a_header_alone_gives_an_output_without_rows(run: str) -> None:
+    data = write(Path("night.csv"), [])
+    assert dray.predict(run, data, "out.csv").rows == 0
+    assert Path("out.csv").read_text() == '"prediction"\n'
+    dray.predict(run, data, "out.json")
+    assert json.loads(Path("out.json").read_text()) == []
+    assert dray.predict(run, data, "out").rows == 0
+    assert dataset("out").num_rows == 0
+
+
+@pytest.mark.parametrize("form", ["parquet", "directory", "arrow", "frame", "table"])
+def test_data_with_columns_alone_gives_an_output_without_rows(form: str, run: str) -> None:
+    table = pa.Table.from_pylist(made(2, 3)).slice(0, 0)
+    data: Any = {"frame": table.to_pandas(), "table": table}.get(form, f"night.{form}")
+    if form == "directory":
+        Path(data).mkdir()
+        for name in "ab":
+            pa.parquet.write_table(table, f"{data}/{name}.parquet")
+    elif form == "parquet":
+        pa.parquet.write_table(table, data)
+    elif form == "arrow":
+        with pa.ipc.new_file(data, table.schema) as file:
+            file.write_table(table)
+    assert dray.predict(run, data, "out.csv", key=["zip"]).rows == 0
+    assert Path("out.csv").read_text() == '"zip","prediction"\n'
+    assert dray.predict(run, data, "out").rows == 0
+    assert dataset("out").column_names == ["prediction"] and dataset("out").num_rows == 0
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_data_without_rows_is_still_refused_for_training(workers: int) -> None:
+    table = pa.Table.from_pylist(made(2, 3)).slice(0, 0)
+    pa.parquet.write_table(table, "night.parquet")
+    for data in ("night.parquet", table):
+        with pytest.raises(dray.DataError, match="no rows"):
+            dray.train(data, label="label", workers=workers, out="none")
+
+
+def test_json_with_the_same_values_gives_the_same_predictions(run: str, expected: list[float]) -> None:
+    rows: list[dict[str, Any]] = []
+    for row in made(50, 3):
+        amount = None if row["amount"] == "NA" else float(row["amount"])
+        rows.append({**row, "amount": amount, "count": int(row["count"]), "active": row["active"] == "true"})
+    Path("lines.jsonl").write_text("".join(json.dumps(dict(reversed(row.items()))) + "\n" for row in rows))
+    assert predictions(run, "lines.jsonl", Path("lines.csv")) == expected
+    Path("array.json").write_text(json.dumps(rows))
+    assert predictions(run, "array.json", Path("array.csv")) == expected
+    frame = pa.Table.from_pylist(made(50, 3))  # all text
+    assert predictions(run, frame, Path("frame.csv")) == expected
+    assert predictions(run, frame.to_pandas(), Path("pandas.csv")) == expected
+
+
+def test_numbers_in_text_are_the_numbers_that_training_read(run: str, tmp_path: Path) -> None:
+    """The same rows as CSV, which is read as text, and as the Parquet copy that training makes of it."""
+    from dray.data.open_source import open_source
+
+    texts = ["0.1", "1e-7", "123456789012", "-3.5e10", "16777217", "33554435", "0.30000001192092896", "3.4e38", "5"]
+    rows = [{**row, "amount": texts[number % len(texts)]} for number, row in enumerate(made(50, 3))]
+    data = write(Path("night.csv"), rows)
+    source = open_source(data)
+    tables = [batch for piece in source.pieces() for batch in source.read(piece, None, lambda _: None)]
+    typed = pa.Table.from_batches(tables)
+    assert pa.types.is_float64(typed.schema.field("amount").type)
+    assert predictions(run, data, Path("text.csv")) == predictions(run, typed, Path("typed.csv"))
+
+
+def test_evaluation_data_is_read_with_the_types_of_the_training_data(tmp_path: Path) -> None:
+    train = write(Path("train.csv"), made(300, 1))
+    rows = [{**row, "amount": "", "zip": "00003"} for row in made(80, 2)]
+    result = dray.train(train, label="label", eval=write(Path("eval.csv"), rows), rounds=2, workers=0)
+    assert result.eval_rows == 80
+
+
+def test_a_file_without_a_header_is_read_as_the_training_data_was(capsys: pytest.CaptureFixture[str]) -> None:
+    train = write(Path("train.csv"), made(300, 1), header=False)
+    names = ",".join(COLUMNS)
+    read = {"names": names, "header": "false"}
+    run = dray.train(train, label="label", rounds=3, workers=0, read=read, out="run").directory
+    night = write(Path("night.csv"), made(50, 3), header=False)
+    whole = predictions(run, night, Path("whole.csv"))
+    assert len(whole) == 50
+    unlabelled = write(Path("unlabelled.csv"), made(50, 3), COLUMNS[:-1], header=False)
+    assert main(["predict", run, unlabelled, "unlabelled-out.csv"]) == 0
+    assert 'read as without the label "label"' in capsys.readouterr().err
+    assert values(Path("unlabelled-out.csv")) == whole
+    with_header = write(Path("header.csv"), made(50, 3), COLUMNS[::-1])
+    dray.predict(run, with_header, "header-out.csv", read={"header": True})
+    assert values(Path("header-out.csv")) == whole
+    pa.parquet.write_table(pa.Table.from_pylist(made(50, 3)), "night.parquet")
+    assert predictions(run, "night.parquet", Path("parquet.csv")) == whole
+
+
+def test_a_file_without_names_may_lack_a_label_in_the_first_column() -> None:
+    columns = ("label", "amount", "colour")
+    run = dray.train(
+        write(Path("train.csv"), made(300, 1), columns, header=False),
+        label="f0",
+        rounds=3,
+        workers=0,
+        read={"header": False},
+        out="run",
+    ).directory
+    whole = predictions(run, write(Path("a.csv"), made(50, 3), columns, header=False), Path("whole.csv"))
+    assert predictions(run, write(Path("b.csv"), made(50, 3), columns[1:], header=False), Path("less.csv")) == whole
+
+
+def test_whole_numbers_that_json_has_with_a_fraction_are_the_codes_of_training() -> None:
+    rows = made(300, 1)
+    codes = [
+        {"code": str(int(row["count"]) % 7), "shop": f"s{number % 3}", "label": row["label"]}
+        for number, row in enumerate(rows)
+    ]
+    for row in codes:
+        row["label"] = "yes" if row["code"] in "135" else "no"
+    train = write(Path("train.csv"), codes, ("code", "shop", "label"))
+    run = dray.train(train, label="label", rounds=3, workers=0, read={"types": {"code": "string"}}, out="run").directory
+    whole = predictions(run, train, Path("whole.csv"))
+    Path("night.jsonl").write_text("".join(f'{{"code": {row["code"]}.0, "shop": "{row["shop"]}"}}\n' for row in codes))
+    result = dray.predict(run, "night.jsonl", "json.csv")
+    assert result.unseen == {} and values(Path("json.csv")) == whole
+
+
+HEADER_NOTE = "that line is read as a header, which the training data did not have"
+
+
+def test_the_names_that_a_model_gave_its_columns_are_a_header(capsys: pytest.CaptureFixture[str]) -> None:
+    columns = ("label", "amount", "colour")
+    train = write(Path("train.csv"), made(300, 1), columns, header=False)
+    run = dray.train(train, label="f0", rounds=3, workers=0, read={"header": False}, out="run").directory
+    rows = made(50, 3)
+    whole = predictions(run, write(Path("night.csv"), rows, columns, header=False), Path("whole.csv"))
+    assert HEADER_NOTE not in capsys.readouterr().err
+    bare = [",".join(row[name] for name in columns[1:]) for row in rows]
+    for header, lines in {
+        "f1,f2": bare,
+        "f0,f1,f2": [f"no,{line}" for line in bare],
+        "id,f2,f1": [f"{number},{','.join(reversed(line.split(',')))}" for number, line in enumerate(bare)],
+    }.items():
+        Path("named.csv").write_text("\n".join([header, *lines]) + "\n")
+        assert main(["predict", run, "named.csv", "named-out.csv"]) == 0
+        assert HEADER_NOTE in capsys.readouterr().err
+        assert values(Path("named-out.csv")) == whole
+        Path("named-out.csv").unlink()
+    assert main(["predict", run, "named.csv", "as-asked.csv", "--read", "header=false"]) == 0
+    assert HEADER_NOTE not in capsys.readouterr().err
+    assert len(values(Path("as-asked.csv"))) == 51
+
+
+def test_given_names_of_columns_are_a_header_too_where_the_data_begins_with_them(tmp_path: Path) -> None:
+    train = write(Path("train.csv"), made(300, 1), header=False)
+    read = {"names": ",".join(COLUMNS)}
+    run = dray.train(train, label="label", rounds=3, workers=0, read=read, out="run").directory
+    whole = predictions(run, write(Path("night.csv"), made(50, 3), header=False), Path("whole.csv"))
+    named = write(Path("named.csv"), made(50, 3), COLUMNS[::-1])
+    assert predictions(run, named, Path("named-out.csv")) == whole
+
+
+def test_another_file_is_refused_before_anything_is_written(run: str) -> None:
+    Path("other.csv").write_text("a,b,c\n1,2,3\n")
+    with pytest.raises(dray.DataError, match="does not have any of the columns that the model needs"):
+        dray.predict(run, "other.csv", "out.csv")
+    assert not Path("out.csv").exists()
+
+
+def test_keys_are_as_they_are_written_and_kept_columns_have_types(run: str) -> None:
+    rows = [{**row, "zip": f"{number:05}", "new": str(number)} for number, row in enumerate(made(50, 3))]
+    rows[3]["new"] = "many"
+    data = write(Path("night.csv"), rows, (*COLUMNS, "new"))
+    result = dray.predict(run, data, "out", key=["zip"], keep=["new", "count"], file_column=True)
+    table = dataset("out")
+    assert table.column_names == ["file", "zip", "new", "count", "prediction"]
+    assert table["zip"].to_pylist() == [f"{number:05}" for number in range(50)]
+    assert table["count"].to_pylist() == [int(row["count"]) for row in rows]
+    assert set(table["file"].to_pylist()) == {str(Path(data).resolve())}
+    assert table["new"].to_pylist() == [row["new"] for row in rows] and result.unreadable == {}  # text, as it shows
+
+
+def test_many_files_become_one_in_their_order_or_one_each(run: str, expected: list[float]) -> None:
+    Path("in").mkdir()
+    rows = made(50, 3)
+    for name, some in (("a.csv", rows[:20]), ("b.csv", []), ("c.csv", rows[20:])):
+        write(Path("in") / name, some)
+    assert predictions(run, "in", Path("one.csv")) == expected
+    result = dray.predict(run, "in", "each")
+    assert sorted(path.name for path in Path("each").glob("[!.]*")) == ["a.parquet", "b.parquet", "c.parquet"]
+    assert (result.rows, result.files) == (50, 3)
+    Path("in/a.csv.gz").write_bytes(gzip.compress(Path("in/b.csv").read_bytes()))
+    dray.predict(run, "in", "stems")
+    names = ["a.csv.gz.parquet", "a.csv.parquet", "b.parquet", "c.parquet"]
+    assert sorted(path.name for path in Path("stems").glob("[!.]*")) == names
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "json", "jsonl", "parquet", "csv.gz", "jsonl.gz"])
+def test_the_ending_of_the_output_says_what_it_is(ending: str, run: str, expected: list[float]) -> None:
+    from dray.data.open_source import open_source
+
+    out = f"out.{ending}"
+    dray.predict(run, write(Path("night.csv"), made(50, 3)), out, key=["colour"])
+    source = open_source(out)
+    rows = [row for piece in source.pieces() for b in source.read(piece, None, lambda _: None) for row in b.to_pylist()]
+    assert [np.float32(row["prediction"]) for row in rows] == [np.float32(value) for value in expected]
+    assert [row["colour"] for row in rows] == [row["colour"] for row in made(50, 3)]
+    if ending == "json":
+        assert json.loads(Path(out).read_text()) == rows
+
+
+def test_an_ending_that_dray_does_not_write_is_refused(run: str) -> None:
+    with pytest.raises(dray.ConfigError, match=r"writes no files such as out\.xlsx"):
+        dray.predict(run, write(Path("night.csv"), made(5, 3)), "out.xlsx")
+
+
+def test_rows_that_only_this_process_has_are_predicted_here(run: str, expected: list[float]) -> None:
+    frame = pa.Table.from_pylist(made(50, 3))
+    heard: list[Any] = []
+
+    class Heard:
+        def event(self, event: Any) -> None:
+            heard.append(event)
+
+        def sample(self, samples: Any) -> None: ...
+
+        def close(self) -> None: ...
+
+    result = predict(run, frame, "out.csv", workers=2, sinks=[Heard()])
+    assert result.workers == 0 and values(Path("out.csv")) == expected
+    (warning,) = [event for event in heard if isinstance(event, Warned)]
+    assert "only this process has the rows" in warning.message
+
+
+def test_processes_predict_csv_as_one_does(run: str, expected: list[float]) -> None:
+    Path("in").mkdir()
+    rows = made(50, 3)
+    write(Path("in/a.csv"), rows[:20])
+    write(Path("in/b.csv"), rows[20:])
+    result = dray.predict(run, "in", "out", workers=2)
+    assert (result.workers, result.files) == (2, 2)
+    wanted = pa.array(expected, pa.float32()).to_pylist()
+    assert dataset("out")["prediction"].to_pylist() == wanted
+
+
+def test_decimal_commas_are_read_as_in_training() -> None:
+    def with_commas(path: str, rows: Rows) -> str:
+        return write(Path(path), [{**row, "amount": row["amount"].replace(".", ",")} for row in rows])
+
+    train = with_commas("train.csv", made(300, 1))
+    run = dray.train(train, label="label", rounds=3, workers=0, read={"decimal": ","}, out="run").directory
+    rows = made(50, 3)
+    plain = predictions(run, pa.Table.from_pylist(rows), Path("plain.csv"))
+    assert predictions(run, with_commas("night.csv", rows), Path("commas.csv")) == plain
+    rows[7]["amount"] = "n.v."
+    result = dray.predict(run, with_commas("night.csv", rows), "strange.csv")
+    found = values(Path("strange.csv"))
+    assert result.unreadable == {"amount": 1} and found[:7] + found[8:] == plain[:7] + plain[8:]
+
+
+def test_files_of_an_archive_have_an_output_each(run: str, expected: list[float]) -> None:
+    with zipfile.ZipFile("nights.zip", "w") as archive:
+        archive.write(write(Path("a.csv"), made(50, 3)))
+        archive.write(write(Path("b.csv"), []))
+    result = dray.predict(run, "nights.zip", "out")
+    assert (result.rows, result.files) == (50, 2)
+    assert sorted(path.name for path in Path("out").glob("[!.]*")) == ["a.parquet", "b.parquet"]
+    assert predictions(run, "nights.zip", Path("one.csv")) == expected

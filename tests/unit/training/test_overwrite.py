@@ -1,0 +1,145 @@
+"""`--overwrite`: a run, an ingest or an output takes the place of an earlier one when it is complete."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import datasets
+import dray
+from dray.errors import DrayError, ModelError, StorageError
+from dray.events.telemetry import Sink
+from dray.runs.directory import open_run
+from dray.runs.replacing import beside
+from s3_server import S3Server
+
+
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.chdir(tmp_path)
+    return str(datasets.write(tmp_path / "data", datasets.binary(300)))
+
+
+def train(data: str, out: str, **settings: Any) -> Any:
+    return dray.train(data, label="label", ignore=["id"], workers=0, out=out, **{"rounds": 2, **settings})
+
+
+def test_a_run_is_replaced_when_the_new_one_is_finished(data: str) -> None:
+    before = train(data, "models/now").model_digest
+    with pytest.raises(StorageError) as refused:
+        train(data, "models/now")
+    assert "with overwrite" in refused.value.fix
+    seen = []
+
+    class Watching(Sink):
+        def event(self, event: Any) -> None:
+            if event.kind == "round":
+                seen.append(open_run("models/now").document["result"]["model_digest"])
+
+        def sample(self, samples: Any) -> None: ...
+
+        def close(self) -> None: ...
+
+    from dray.learners.configs import make_config
+    from dray.training.train import train as train_configured
+
+    values = {"data": data, "label": "label", "ignore": ["id"], "workers": 0, "rounds": 4, "out": "models/now"}
+    result = train_configured(make_config(values | {"overwrite": True}, origin="here"), [Watching()])
+    assert seen and set(seen) == {before}
+    assert [path.name for path in Path("models").iterdir()] == ["now"]
+    document = json.loads(Path("models/now/run.json").read_text())
+    assert document["result"]["directory"] == result.directory == str(Path("models/now").absolute())
+    assert document["result"]["model_digest"] == result.model_digest != before
+    assert "replaces" not in document and result.model == f"{result.directory}/model.ubj"
+    assert dray.load("models/now").booster.num_boosted_rounds() == 4
+    lines = Path("models/now/events.jsonl").read_text().splitlines()
+    assert json.loads(lines[-1])["kind"] == "run_finished"
+
+
+def test_what_is_not_a_run_is_never_replaced(data: str) -> None:
+    Path("mine").mkdir()
+    Path("mine/precious").touch()
+    with pytest.raises(ModelError, match="is not a run"):
+        train(data, "mine", overwrite=True)
+    train(data, "run")
+    Path("run/precious").touch()
+    with pytest.raises(StorageError, match="did not write precious"):
+        train(data, "run", overwrite=True)
+    Path("link").symlink_to("run")
+    with pytest.raises(StorageError, match="is a link"):
+        train(data, "link", overwrite=True)
+    assert Path("mine/precious").exists() and Path("run/model.ubj").exists()
+
+
+def test_a_mistake_leaves_the_old_run_and_nothing_else(data: str) -> None:
+    digest = train(data, "models/now").model_digest
+    with pytest.raises(DrayError):
+        train(data, "models/now", overwrite=True, objective="no:such")
+    assert open_run("models/now").document["result"]["model_digest"] == digest
+    assert [path.name for path in Path("models").iterdir()] == ["now"]
+
+
+def test_one_that_was_stopped_waits_beside_is_resumed_and_then_takes_the_place(
+    data: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dray.runs.directory import RunDirectory
+
+    digest = train(data, "models/now").model_digest
+    finish = RunDirectory.finish
+
+    def stop(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(RunDirectory, "finish", stop)
+    with pytest.raises(KeyboardInterrupt):
+        train(data, "models/now", rounds=4, overwrite=True)
+    assert open_run("models/now").document["result"]["model_digest"] == digest
+    monkeypatch.setattr(RunDirectory, "finish", finish)
+    result = dray.resume(beside("models/now"))
+    assert result.directory == str(Path("models/now").absolute())
+    assert open_run("models/now").document["result"]["rounds"] == 4
+    assert [path.name for path in Path("models").iterdir()] == ["now"]
+
+
+def test_one_that_was_stopped_is_replaced_by_the_next(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    train(data, "now")
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr("dray.runs.directory.RunDirectory.finish", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        train(data, "now", overwrite=True)
+    assert Path(beside("now")).exists()
+    train(data, "now", rounds=3, overwrite=True)
+    assert open_run("now").document["result"]["rounds"] == 3
+    assert not Path(beside("now")).exists()
+
+
+def test_a_run_on_a_store_is_replaced(data: str, s3_server: S3Server) -> None:
+    train(data, s3_server.url("runs/now"))
+    assert train(data, s3_server.url("runs/now"), rounds=3, overwrite=True).rounds == 3
+
+
+def test_an_ingest_is_replaced_and_only_an_ingest(data: str) -> None:
+    dray.ingest(data, "out")
+    dray.ingest(data, "out", filter="id > 100", overwrite=True)
+    document = json.loads(Path("out/_ingest.json").read_text())
+    assert document["result"]["output"] == str(Path("out").absolute())
+    assert {path.name for path in Path().iterdir()} == {"data", "out"}
+    kept = document["result"]["rows_kept"]
+    Path("out/mine.txt").touch()
+    with pytest.raises(StorageError, match=r"did not write mine\.txt"):
+        dray.ingest(data, "out", overwrite=True)
+    Path("out/mine.txt").unlink()
+    Path("out/_ingest.json").unlink()
+    with pytest.raises(StorageError, match=r"no _ingest\.json"):
+        dray.ingest(data, "out", overwrite=True)
+    assert 0 < kept < 300
+
+
+def test_predictions_are_replaced_by_a_name_of_today(data: str) -> None:
+    train(data, "runs/%Y")
+    for overwrite in (False, True):
+        result = dray.predict("latest", data, "out/%Y-x", overwrite=overwrite, workers=0)
+    assert "%" not in result.output
+    assert Path(result.output, ".dray-output.json").exists()

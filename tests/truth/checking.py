@@ -23,6 +23,7 @@ from dray.learners.predictor import PredictionType
 from dray.learners.xgboost.result import TrainResult
 from truth import plain
 from truth.cases import Case
+from truth.held_out import lowest_of_each
 from truth.metrics import Rows, as_predicted, is_better, metric
 from truth.tables import SHARE, Tables, make_tables
 
@@ -120,6 +121,11 @@ class _Run:
     def booster(self) -> xgboost.Booster:
         return xgboost.Booster(model_file=f"{self.result.directory}/model.ubj")
 
+    @functools.cached_property
+    def classes(self) -> list[Any]:
+        """The label's own values by their codes: in their order, as what is there already as 0, 1, 2, ... is."""
+        return sorted(set(self.tables.train["label"].to_pylist()))
+
     @property
     def params(self) -> dict[str, Any]:
         return {name: value for name, value in self.case.params.items() if name in OF_OBJECTIVE}
@@ -139,6 +145,8 @@ class _Run:
             group = self.trained_on["query"].to_numpy()
             starts = np.append(True, group[1:] != group[:-1])
             positions = positions[np.flatnonzero(starts)][np.cumsum(starts) - 1]
+        if self.result.objective.startswith(("binary:", "multi:")):
+            return lowest_of_each(self.trained_on["label"].to_pylist(), SHARE, self.case.seed % 1000)
         return Split(SHARE, self.case.seed % 1000).picks(positions)
 
     def _evaluation_rows(self) -> pa.Table:
@@ -219,10 +227,8 @@ class _Run:
             classes = expected.argmax(axis=1)
         else:
             classes = (expected > (0 if self.result.objective == "binary:logitraw" else 0.5)).astype(int)
-        values = self.tables.train["label"].to_pylist()
-        names = sorted(set(values)) if isinstance(values[0], str) else range(max(map(int, values)) + 1)
         written = self._predicted(name, table, "class")["prediction"].to_pylist()
-        assert written == [names[number] for number in classes]
+        assert written == [self.classes[number] for number in classes]
 
     def _check_metrics(self, table: pa.Table, predicted: npt.NDArray[np.float64]) -> None:
         objective = self.result.objective
@@ -249,9 +255,8 @@ class _Run:
 
     def _labels(self, table: pa.Table) -> npt.NDArray[np.float64]:
         values = table["label"].to_pylist()
-        if isinstance(values[0], str):
-            classes = sorted(set(self.tables.train["label"].to_pylist()))
-            values = [classes.index(value) for value in values]
+        if self.result.objective.startswith(("binary:", "multi:")):
+            values = [self.classes.index(value) for value in values]
         return np.asarray(values, np.float64).astype(np.float32).astype(np.float64)
 
 

@@ -141,7 +141,7 @@ class TableDriver:
     def begin(self, *, alone: bool) -> None:  # noqa: ARG002
         """Look at a few rows while the workers start; a learner that reads more then calls this too."""
         features = [feature.name for feature in self.roles.features]
-        self._checks.begin(self.train, self.evaluation, features, self.roles.label.name, _by_position(self.config))
+        self._checks.begin(self.train, self.evaluation, features, self.roles.label.name)
 
     def survey(self, workers: Surveyors, latest: Checkpoint) -> RowSharding:  # noqa: ARG002
         units, evaluation = self.units(workers)
@@ -163,7 +163,7 @@ class TableDriver:
             evaluation = self._units_of(self.evaluation, most, groups)
         if unknown:
             self.roles = with_categories(self.roles, found)
-        self._checks.tell(self.emit)
+        self._checks.tell(self.emit, self._split)
         return units, evaluation
 
     def _find_split(self, workers: Surveyors) -> Split | PickedRows | None:

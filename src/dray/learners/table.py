@@ -118,9 +118,9 @@ class TableDriver:
     def open(self, train: Dataset, evaluation: Dataset | None) -> Opened:
         """Take in the footers; refuse data that cannot be divided among the workers asked for."""
         self.train, self.evaluation = train, evaluation
-        for data, rows in ((train, "rows"), (evaluation, "evaluation rows")):
+        for data, rows, use in ((train, "rows", "learn"), (evaluation, "evaluation rows", "evaluate on")):
             if data is not None:
-                self._check_missing_labels(unlabelled(data, self.roles.label.name), data.rows, rows)
+                self._check_missing_labels(unlabelled(data, self.roles.label.name), data.rows, rows, use)
         self.roles = self.with_times(self.roles)
         if evaluation is not None:
             check_eval_schema(self.roles, evaluation.schema)
@@ -294,13 +294,13 @@ class TableDriver:
     def _no_label(self) -> str:
         return f'no value in the label "{self.roles.label.name}"'
 
-    def _check_missing_labels(self, missing: int, of: int, rows: str) -> None:
+    def _check_missing_labels(self, missing: int, of: int, rows: str, use: str) -> None:
         """Refuse or tell of rows without a label, as far as the footers know."""
         if not missing:
             return
         what = f"{missing:,} of {of:,} {rows} have {self._no_label}"
         if missing == of:
-            raise DataError(f"{what}: there is nothing to learn.", fix="Check --label, and that the data is complete.")
+            raise DataError(f"{what}: there is nothing to {use}.", fix="Check --label, and that the data is complete.")
         if not self._drops:
             raise DataError(f"{what}.", fix="Leave them out with --missing-label drop, or fill in the label.")
         self.emit(Warned(f"{what}.", LEFT_OUT))

@@ -7,7 +7,7 @@ all the rows or the footers say so.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from shlex import quote
 
@@ -26,6 +26,7 @@ from dray.data.shards import Slice
 from dray.data.source import Note
 from dray.data.split import PickedRows, Split
 from dray.data.splitmix import splitmix64
+from dray.data.whole_numbers import judged_floats
 
 Marks = npt.NDArray[np.uint64]
 
@@ -104,7 +105,11 @@ def check(train: Dataset, evaluation: Dataset | None, features: Sequence[str], l
     if others is not None:
         other_marks = other_marks[_labelled(others, label)]
     return Checked(
-        tuple(notes_of(found, label)), marks[known], positions[known], whole, None if others is None else other_marks
+        (*notes_of(found, label), *_rounded(rows, alike)),
+        marks[known],
+        positions[known],
+        whole,
+        None if others is None else other_marks,
     )
 
 
@@ -187,6 +192,15 @@ def _marks_of(rows: pa.Table, others: pa.Table | None, names: Sequence[str]) -> 
     both = pa.concat_tables([rows.select(names), others.select(names)], promote_options="permissive")
     marks = _row_marks(both)
     return marks[: rows.num_rows], marks[rows.num_rows :]
+
+
+def _rounded(rows: pa.Table, names: Sequence[str]) -> Iterator[Note]:
+    """Yield a note for each column of doubles that are ids which float32 cannot tell apart."""
+    for name in names:
+        if pa.types.is_float64(rows.schema.field(name).type):
+            verdict = judged_floats(name, rows[name].to_numpy())
+            if verdict.message:
+                yield Note(verdict.message, verdict.fix)
 
 
 def _labelled(rows: pa.Table, label: str) -> npt.NDArray[np.bool_]:

@@ -147,3 +147,21 @@ def test_what_cannot_be_looked_at_does_not_end_a_run(tmp_path: Path, monkeypatch
     monkeypatch.setattr(checking, "check", broken)
     result = dray.train(write(tmp_path / "a.parquet", columns()), "y", rounds=2, out=str(tmp_path / "run"))
     assert "The columns could not be checked before training: broken" in result.warnings
+
+
+@pytest.mark.filterwarnings("error")
+def test_ids_that_pandas_made_doubles_are_told_where_float32_joins_them(tmp_path: Path) -> None:
+    numbers = np.arange(ROWS) % 300
+    made = columns() | {
+        "big id": np.where(numbers == 7, np.nan, numbers + 2.0**40),
+        "small id": numbers * 1.0,
+        "every second": numbers * 2.0 + 2**24,
+        "amount": numbers + 2**40 + 0.5,
+        "empty": np.full(ROWS, np.nan),
+    }
+    made["infinite"] = np.where(numbers == 7, np.inf, numbers)
+    found = told(opened(write(tmp_path / "a.parquet", made)))
+    [what] = [what for what in found if "float32" in what]
+    assert what.startswith('Column "big id" is a double, but holds whole numbers: of 299 different ones')
+    assert what.endswith("tells apart 1.")
+    assert found[what].endswith("leave it out: --ignore 'big id'.")

@@ -233,7 +233,9 @@ class TableDriver:
         form = self.config.time_form.get(column) or look.form
         if not form:
             raise not_ordered(column, type_)
-        return form, pa.timestamp("us")
+        return form, pa.timestamp(
+            "us", "UTC"
+        )  # as which text is read; --eval-from may have a zone then as the text has
 
     def label_values(self, workers: Surveyors, data: Dataset, most: int) -> LabelValues:
         """Count the rows of each value of the label; only so much is known of one that has more than `most`."""

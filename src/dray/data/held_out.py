@@ -70,8 +70,8 @@ def not_ordered(column: str, type_: pa.DataType) -> DataError:
         return DataError(
             f'The split is by time, but column "{column}" is text that holds no times, or does not tell how they are '
             "written.",
-            fix=f"Say how they are, such as --time-form '{column}=%d/%m/%Y', or name a column of dates, times or numbers with "
-            "--eval-by.",
+            fix=f"Say how they are, such as --time-form '{column}=%d/%m/%Y', or name a column of dates, times or "
+            "numbers with --eval-by.",
         )
     return DataError(
         f'The split is by time, but column "{column}" is {type_}.',

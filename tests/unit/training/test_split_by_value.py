@@ -229,3 +229,13 @@ def test_text_that_does_not_tell_the_day_from_the_month_says_how_to_tell(tmp_pat
     with pytest.raises(DrayError, match="does not tell how they are written") as caught:
         dray.train(str(tmp_path / "a.parquet"), "y", out=str(tmp_path / "run"), eval_by="t", eval_fraction=0.2)
     assert "time_form" in str(caught.value)
+
+
+def test_a_row_without_a_value_is_never_picked_whatever_the_bound() -> None:
+    rule = FromKey("t", key_of("-5", "t", pa.int64()))
+    assert rule.picks(pa.array([-6, -5, None, 3], pa.int64())).tolist() == [False, True, False, True]
+
+
+def test_both_zeros_are_one_number() -> None:
+    rule = FromKey("t", key_of("0", "t", pa.float64()))
+    assert rule.picks(pa.array([-0.0, 0.0, -1.0])).tolist() == [True, True, False]

@@ -7,6 +7,7 @@ over the column, so no worker sends its values anywhere, and the answer is exact
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import ROUND_FLOOR, Decimal
 
 import numpy as np
 import numpy.typing as npt
@@ -65,11 +66,16 @@ def require_ordered(column: str, type_: pa.DataType) -> None:
 
 
 def not_ordered(column: str, type_: pa.DataType) -> DataError:
+    if is_text(type_):
+        return DataError(
+            f'The split is by time, but column "{column}" is text that holds no times, or does not tell how they are '
+            "written.",
+            fix=f"Say how they are, such as --time-form '{column}=%d/%m/%Y', or name a column of dates, times or "
+            "numbers with --eval-by.",
+        )
     return DataError(
-        f'The split is by time, but column "{column}" is {type_}'
-        + (" that dray does not know for times." if is_text(type_) else "."),
-        fix="Name a column of dates, times or numbers with --eval-by, or say how its times are written with "
-        "--time-form.",
+        f'The split is by time, but column "{column}" is {type_}.',
+        fix="Name a column of dates, times or numbers with --eval-by.",
     )
 
 
@@ -81,10 +87,11 @@ def key_of(text: str, column: str, type_: pa.DataType) -> int:
         between = pc.cast(found, asked.type, safe=False).as_py() < asked.as_py()  # of a column of whole seconds, say
     else:
         try:
-            number = float(text)
-            found = pa.scalar(int(number // 1) if pt.is_integer(type_) else number, type_)
-            between = pt.is_integer(type_) and not number.is_integer()
-        except (ValueError, OverflowError, pa.ArrowInvalid):
+            number = Decimal(text)  # a float does not hold nanoseconds since 1970
+            whole = number.to_integral_value(ROUND_FLOOR)
+            found = pa.scalar(int(whole) if pt.is_integer(type_) else float(number), type_)
+            between = pt.is_integer(type_) and number != whole
+        except (ValueError, ArithmeticError, pa.ArrowInvalid):
             raise ConfigError(
                 f'"{text}" is compared with column "{column}" ({type_}), but is not such a number.',
                 fix="Write --eval-from as a number of that column.",

@@ -11,8 +11,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from shlex import quote
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.types as pt
 
@@ -74,7 +76,7 @@ def may_collide(known: tuple[int, int] | None) -> bool:
 
 def judged(column: Column, arrow: pa.DataType, found: Wholes, rows: int) -> Verdict:
     """Decide what a column of whole numbers is."""
-    name, ignore = column.name, f"--ignore {column.name}"
+    name, ignore = column.name, f"--ignore {quote(column.name)}"
     if found.low is None or found.high is None or max(abs(found.low), abs(found.high)) <= EXACT:
         return Verdict(column)
     if found.more:
@@ -109,6 +111,32 @@ def judged(column: Column, arrow: pa.DataType, found: Wholes, rows: int) -> Verd
         f'Column "{name}" is taken as a category: it holds {holds}.',
         f'To have it as a number nevertheless, write it as a double (CSV: --read \'types={{"{name}": "double"}}\'); '
         f"to leave it out: {ignore}.",
+    )
+
+
+def judged_floats(name: str, values: npt.NDArray[np.float64]) -> Verdict:
+    """Tell of a column of floats that would be a category as whole numbers: pandas makes floats of ids with gaps.
+
+    It stays a number, which is how a user has it whose whole numbers are a quantity.
+    """
+    column, known = Column(name, "number"), values[np.isfinite(values)]
+    if not len(known) or np.abs(known).max() <= EXACT or (known != np.floor(known)).any():
+        return Verdict(column)
+    different = frozenset(map(int, np.unique(known)))
+    if (
+        judged(
+            column, pa.int64(), Wholes().joined(Wholes(different, min(different), max(different))), len(known)
+        ).column
+        == column
+    ):
+        return Verdict(column)
+    apart = len(np.unique(known.astype(np.float32)))
+    return Verdict(
+        column,
+        f'Column "{name}" is a double, but holds whole numbers: of {len(different):,} different ones up to '
+        f"{max(different):,}, float32, which trees see, tells apart {apart:,}.",
+        'It stays a number. If it is an id, write it as whole numbers (pandas: astype("Int64")), or leave it out: '
+        f"--ignore {quote(name)}.",
     )
 
 

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dray.data.features import TEXT, Column
+from dray.data.whole_numbers import EXACT
 from dray.errors import ConfigError, DataError
 from dray.learners.classes import MOST_CLASSES
 
@@ -136,6 +137,12 @@ def check_labels(
             fix="Leave them out with --missing-label drop, or fill in the label.",
         )
     if summary.minimum == summary.maximum and not may_be_constant:
+        if label.kind == "number" and abs(summary.minimum) > EXACT:
+            raise DataError(
+                f'The label "{name}" is {summary.minimum:g} in every row as float32, to which trees round it: there is '
+                "nothing to learn.",
+                fix="Subtract a number from it that most of it has, or check --label.",
+            )
         value = label.categories[int(summary.minimum)] if label.kind == "category" else f"{summary.minimum:g}"
         raise DataError(
             f'The label "{name}" is {value} in every row: there is nothing to learn.',

@@ -118,9 +118,9 @@ class TableDriver:
     def open(self, train: Dataset, evaluation: Dataset | None) -> Opened:
         """Take in the footers; refuse data that cannot be divided among the workers asked for."""
         self.train, self.evaluation = train, evaluation
-        for data, rows in ((train, "rows"), (evaluation, "evaluation rows")):
+        for data, rows, use in ((train, "rows", "learn"), (evaluation, "evaluation rows", "evaluate on")):
             if data is not None:
-                self._check_missing_labels(unlabelled(data, self.roles.label.name), data.rows, rows)
+                self._check_missing_labels(unlabelled(data, self.roles.label.name), data.rows, rows, use)
         self.roles = self.with_times(self.roles)
         if evaluation is not None:
             check_eval_schema(self.roles, evaluation.schema)
@@ -141,7 +141,7 @@ class TableDriver:
     def begin(self, *, alone: bool) -> None:  # noqa: ARG002
         """Look at a few rows while the workers start; a learner that reads more then calls this too."""
         features = [feature.name for feature in self.roles.features]
-        self._checks.begin(self.train, self.evaluation, features, self.roles.label.name, _by_position(self.config))
+        self._checks.begin(self.train, self.evaluation, features, self.roles.label.name)
 
     def survey(self, workers: Surveyors, latest: Checkpoint) -> RowSharding:  # noqa: ARG002
         units, evaluation = self.units(workers)
@@ -163,7 +163,7 @@ class TableDriver:
             evaluation = self._units_of(self.evaluation, most, groups)
         if unknown:
             self.roles = with_categories(self.roles, found)
-        self._checks.tell(self.emit)
+        self._checks.tell(self.emit, self._split)
         return units, evaluation
 
     def _find_split(self, workers: Surveyors) -> Split | PickedRows | None:
@@ -233,7 +233,9 @@ class TableDriver:
         form = self.config.time_form.get(column) or look.form
         if not form:
             raise not_ordered(column, type_)
-        return form, pa.timestamp("us")
+        return form, pa.timestamp(
+            "us", "UTC"
+        )  # as which text is read; --eval-from may have a zone then as the text has
 
     def label_values(self, workers: Surveyors, data: Dataset, most: int) -> LabelValues:
         """Count the rows of each value of the label; only so much is known of one that has more than `most`."""
@@ -294,13 +296,13 @@ class TableDriver:
     def _no_label(self) -> str:
         return f'no value in the label "{self.roles.label.name}"'
 
-    def _check_missing_labels(self, missing: int, of: int, rows: str) -> None:
+    def _check_missing_labels(self, missing: int, of: int, rows: str, use: str) -> None:
         """Refuse or tell of rows without a label, as far as the footers know."""
         if not missing:
             return
         what = f"{missing:,} of {of:,} {rows} have {self._no_label}"
         if missing == of:
-            raise DataError(f"{what}: there is nothing to learn.", fix="Check --label, and that the data is complete.")
+            raise DataError(f"{what}: there is nothing to {use}.", fix="Check --label, and that the data is complete.")
         if not self._drops:
             raise DataError(f"{what}.", fix="Leave them out with --missing-label drop, or fill in the label.")
         self.emit(Warned(f"{what}.", LEFT_OUT))

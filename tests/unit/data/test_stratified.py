@@ -76,3 +76,7 @@ def test_small_classes_keep_a_row_and_rests_make_up_the_share(
     classes: dict[str, int], fraction: float, wanted: dict[str, int]
 ) -> None:
     assert wanted_of(classes, fraction) == wanted
+
+
+def test_a_class_keeps_a_row_for_training_whatever_the_share() -> None:
+    assert wanted_of({"a": 1, "b": 10, "c": 100}, 0.999) == {"a": 0, "b": 9, "c": 99}

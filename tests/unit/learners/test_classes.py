@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import pyarrow as pa
@@ -17,6 +18,7 @@ from dray.learners.classes import (
     type_of,
     with_classes,
 )
+from dray.learners.label_scan import LabelValues
 
 NUMBER = Column("y", "number")
 TEXT = Column("y", "category")
@@ -108,3 +110,13 @@ def test_labels_that_training_does_not_know_are_told_with_their_numbers() -> Non
         check_known(label, {"<=50K.": 12_435, ">50K.": 3_846, ">50K": 1}, of="evaluation rows", fix="Write them alike.")
     assert "16,281 evaluation rows" in raised.value.what
     assert '"<=50K." is not one of "<=50K", ">50K" (12,435 rows); nor is ">50K." (3,846 rows)' in raised.value.what
+
+
+def test_two_values_with_a_decimal_comma_are_classes() -> None:
+    check_few(Column("y", "category"), {"0,5": 10, "1,5": 12}, more=False, asked=False)
+
+
+def test_values_that_are_too_many_together_only_are_too_many() -> None:
+    parts = [LabelValues(Counter(a=1, b=1)), LabelValues(Counter(b=1, c=1))]
+    assert LabelValues.merge(parts, 2).more
+    assert not LabelValues.merge(parts, 3).more

@@ -222,6 +222,18 @@ def test_evaluation_data_without_some_labels_is_evaluated_on_the_others() -> Non
     assert (result.eval_rows, result.eval_rows_dropped, result.rows_dropped) == (ROWS - HOLES.sum(), HOLES.sum(), 0)
 
 
+@pytest.mark.parametrize("label", [[None] * ROWS, [float("nan")] * ROWS])
+def test_evaluation_data_without_any_label_says_so(label: Any) -> None:
+    evaluation = write("eval.parquet", pa.array(label, pa.float64()))
+    with pytest.raises(DataError, match="nothing to evaluate on"):
+        train(write("train.parquet", of(0.0, 1.0)), eval=evaluation)
+
+
+def test_a_label_that_float32_makes_one_value_says_so() -> None:
+    with pytest.raises(DataError, match="in every row as float32"):
+        train(write("train.parquet", 2**60 + X))
+
+
 def test_missing_labels_are_refused_on_request_before_anything_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     write("a.parquet", gaps(of(0, 1), HOLES))
     with monkeypatch.context() as patch:

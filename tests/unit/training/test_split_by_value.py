@@ -149,7 +149,7 @@ def test_a_resumed_or_repeated_run_has_the_same_rows(data: str) -> None:
         ({"split_by": "customer"}, "eval_fraction"),
         ({"split_by": "customer", "eval_by": "when", "eval_fraction": 0.1}, "exclude each other"),
         ({"eval_by": "when", "eval_from": "2024-02-01", "eval_fraction": 0.1}, "exclude each other"),
-        ({"eval_by": "customer", "eval_fraction": 0.1}, 'column "customer" is string that dray does not know'),
+        ({"eval_by": "customer", "eval_fraction": 0.1}, 'column "customer" is text that holds no times'),
         ({"eval_by": "nothing", "eval_fraction": 0.1}, "nothing"),
         ({"eval_by": "when", "eval_from": "soon"}, "not a date or time"),
         ({"eval_by": "age", "eval_from": "soon"}, "not such a number"),
@@ -200,3 +200,42 @@ def test_a_number_that_lies_between_whole_numbers_is_the_next_one() -> None:
     seconds = pa.array([dt.datetime(2024, 1, 1), dt.datetime(2024, 1, 1, 0, 0, 1)], pa.timestamp("s"))
     keys, _ = keys_of(seconds)
     assert key_of("2024-01-01 00:00:00.5", "when", seconds.type) == int(keys[1])
+
+
+def test_a_whole_number_is_compared_in_all_its_digits() -> None:
+    at = 1706572800000000001  # nanoseconds since 1970: as a float it is another one
+    keys, _ = keys_of(pa.array([at], pa.int64()))
+    assert key_of(str(at), "t", pa.int64()) == int(keys[0])
+
+
+@pytest.mark.parametrize("asked", ["nan", "inf", "1e30", "soon"])
+def test_what_is_no_number_of_the_column_is_refused(asked: str) -> None:
+    with pytest.raises(ConfigError, match="is not such a number"):
+        key_of(asked, "t", pa.int64())
+
+
+def test_text_of_times_with_a_zone_is_compared_with_one(table: pa.Table, held_out: list[Any], tmp_path: Path) -> None:
+    text = [f"{time:%Y-%m-%dT%H:%M:%SZ}" for time in table["when"].to_pylist()]
+    data = str(tmp_path / "a.parquet")
+    pq.write_table(table.drop_columns(["when"]).append_column("when", pa.array(text)), data)
+    dray.train(data, "y", rounds=1, out=str(tmp_path / "run"), eval_by="when", eval_from="2024-02-01T01:00:00+01:00")
+    expected = [time >= dt.datetime(2024, 2, 1) for time in table["when"].to_pylist()]
+    assert held_out[-1].tolist() == expected
+
+
+def test_text_that_does_not_tell_the_day_from_the_month_says_how_to_tell(tmp_path: Path) -> None:
+    days = [f"{1 + at % 12:02}/{1 + at % 11:02}/2024" for at in range(400)]
+    pq.write_table(pa.table({"x": range(400), "y": [0, 1] * 200, "t": days}), tmp_path / "a.parquet")
+    with pytest.raises(DrayError, match="does not tell how they are written") as caught:
+        dray.train(str(tmp_path / "a.parquet"), "y", out=str(tmp_path / "run"), eval_by="t", eval_fraction=0.2)
+    assert "time_form" in str(caught.value)
+
+
+def test_a_row_without_a_value_is_never_picked_whatever_the_bound() -> None:
+    rule = FromKey("t", key_of("-5", "t", pa.int64()))
+    assert rule.picks(pa.array([-6, -5, None, 3], pa.int64())).tolist() == [False, True, False, True]
+
+
+def test_both_zeros_are_one_number() -> None:
+    rule = FromKey("t", key_of("0", "t", pa.float64()))
+    assert rule.picks(pa.array([-0.0, 0.0, -1.0])).tolist() == [True, True, False]

@@ -7,8 +7,8 @@ all the rows or the footers say so.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from shlex import quote
 
 import numpy as np
@@ -24,8 +24,11 @@ from dray.data.parquet import Dataset
 from dray.data.parquet_rows import read_slices
 from dray.data.shards import Slice
 from dray.data.source import Note
-from dray.data.split import Split
+from dray.data.split import PickedRows, Split
 from dray.data.splitmix import splitmix64
+from dray.data.whole_numbers import judged_floats
+
+Marks = npt.NDArray[np.uint64]
 
 ROWS = 10_000
 CELLS = 300_000
@@ -42,6 +45,9 @@ NAMED = 5
 TWINS = 0.01
 """The share of evaluation rows that training rows may equal before it is told."""
 LEAST_TWINS = 10
+TOGETHER = "Keep one of rows that are alike: dray data ingest DATA OUT --dedup all"
+APART = "Leave these rows out of the training data or of the evaluation data."
+"""What to do where the rows to evaluate on are some of the data, and where they are data of their own."""
 MOSTLY_DIFFERENT = 0.5
 """Rows of a few columns with few values are alike by chance: at least so many must differ to judge the others."""
 MANY_NUMBERS = 100
@@ -58,22 +64,53 @@ _SINGLE = {
 }
 
 
-def check(
-    train: Dataset, evaluation: Dataset | None, features: Sequence[str], label: str, split: Split | None
-) -> list[Note]:
-    """Return what should be known of the columns and rows before a training on them."""
+@dataclass(frozen=True)
+class Checked:
+    """What a look at a few rows found; which of them are evaluated on may be known later only."""
+
+    columns: tuple[Note, ...]
+    """What should be known of the columns."""
+    marks: Marks
+    """One for each row that has a label, the same where all features are."""
+    positions: npt.NDArray[np.int64]
+    """Where these rows are in the data."""
+    whole: bool
+    """They are all the rows, of both data sets."""
+    evaluation: Marks | None = None
+    """Of the rows of evaluation data of its own."""
+
+    def notes(self, split: Split | PickedRows | None) -> list[Note]:
+        """Return all that should be known before a training in which `split` picks the rows to evaluate on."""
+        if self.evaluation is not None:
+            return [*self.columns, *twins(self.marks, self.evaluation, self.whole, APART)]
+        if split is None:
+            return [*self.columns]
+        held_out = split.picks(self.positions)
+        return [*self.columns, *twins(self.marks[~held_out], self.marks[held_out], self.whole, TOGETHER)]
+
+
+def check(train: Dataset, evaluation: Dataset | None, features: Sequence[str], label: str) -> Checked:
+    """Look at a few rows of what a training is about to load."""
     names = [name for name in features if name in train.schema.names][:MOST_COLUMNS]
     rows, positions = take_rows(train, [*names, label])
     whole = rows.num_rows == train.rows
     found = _concerns(rows, label, whole, train)
     alike = [name for name in names if not any(one.column == name and one.kind in _GROUPED for one in found)]
-    told = notes_of(found, label)
-    if split is not None:
-        held_out = split.picks(positions)
-        told += twins(rows.filter(~held_out), rows.filter(held_out), alike)
-    elif evaluation is not None and set(alike) <= set(evaluation.schema.names):
-        told += twins(rows, take_rows(evaluation, alike)[0], alike)
-    return told
+    others = None
+    if evaluation is not None and {*alike, label} <= set(evaluation.schema.names):
+        others, _ = take_rows(evaluation, [*alike, label])
+        whole = whole and others.num_rows == evaluation.rows
+    marks, other_marks = _marks_of(rows, others, alike)
+    known = _labelled(rows, label)
+    if others is not None:
+        other_marks = other_marks[_labelled(others, label)]
+    return Checked(
+        (*notes_of(found, label), *_rounded(rows, alike)),
+        marks[known],
+        positions[known],
+        whole,
+        None if others is None else other_marks,
+    )
 
 
 def take_rows(data: Dataset, names: Sequence[str]) -> tuple[pa.Table, npt.NDArray[np.int64]]:
@@ -127,28 +164,51 @@ def _of_columns(columns: Sequence[str], words: str, label: str) -> Note:
     return Note(f"{noun} {named} {words}.", f"Leave {'it' if len(columns) == 1 else 'them'} out: {flags}")
 
 
-def twins(train: pa.Table, evaluation: pa.Table, names: Sequence[str]) -> list[Note]:
-    """Return a note if evaluation rows equal training rows in all of these columns: the metrics are then too good."""
-    if not names or not train.num_rows or not evaluation.num_rows:
+def twins(train: Marks, evaluation: Marks, whole: bool, fix: str) -> list[Note]:
+    """Return a note if evaluation rows equal training rows, by their marks: the metrics are then too good."""
+    known = np.unique(train)
+    if not len(train) or len(known) < MOSTLY_DIFFERENT * len(train):
         return []
-    both = pa.concat_tables([train.select(names), evaluation.select(names)], promote_options="permissive")
-    marks = _row_marks(both)
-    known, asked = np.unique(marks[: train.num_rows]), marks[train.num_rows :]
-    if len(known) < MOSTLY_DIFFERENT * train.num_rows:
+    count = int(np.isin(evaluation, known).sum())
+    if count < LEAST_TWINS or count < TWINS * len(evaluation):
         return []
-    count = int(np.isin(asked, known).sum())
-    if count < LEAST_TWINS or count < TWINS * len(asked):
-        return []
+    looked_at = "" if whole else " that were looked at"
     return [
         Note(
-            f"{count:,} of {len(asked):,} evaluation rows equal a training row in all features: the metrics flatter "
-            "the model.",
-            "Keep one of rows that are alike: dray data ingest DATA OUT --dedup all",
+            f"{count:,} of {len(evaluation):,} evaluation rows{looked_at} equal a training row in all features: the "
+            "metrics flatter the model.",
+            fix,
         )
     ]
 
 
-def _row_marks(table: pa.Table) -> npt.NDArray[np.uint64]:
+def _marks_of(rows: pa.Table, others: pa.Table | None, names: Sequence[str]) -> tuple[Marks, Marks]:
+    """Return the marks of the rows of both tables; none where no column is left to compare."""
+    none = np.zeros(0, np.uint64)
+    if not names:
+        return np.zeros(rows.num_rows, np.uint64), none  # all alike: nothing is told of them
+    if others is None:
+        return _row_marks(rows.select(names)), none
+    both = pa.concat_tables([rows.select(names), others.select(names)], promote_options="permissive")
+    marks = _row_marks(both)
+    return marks[: rows.num_rows], marks[rows.num_rows :]
+
+
+def _rounded(rows: pa.Table, names: Sequence[str]) -> Iterator[Note]:
+    """Yield a note for each column of doubles that are ids which float32 cannot tell apart."""
+    for name in names:
+        if pa.types.is_float64(rows.schema.field(name).type):
+            verdict = judged_floats(name, rows[name].to_numpy())
+            if verdict.message:
+                yield Note(verdict.message, verdict.fix)
+
+
+def _labelled(rows: pa.Table, label: str) -> npt.NDArray[np.bool_]:
+    """Say which rows have a label: the others are neither trained nor evaluated on."""
+    return codes_of(plain_array(rows[label])) >= 0
+
+
+def _row_marks(table: pa.Table) -> Marks:
     """Return 64 bits for each row that are the same where all values are."""
     marks = np.zeros(table.num_rows, np.uint64)
     for column in table.columns:

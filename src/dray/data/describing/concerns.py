@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.types as pt
@@ -120,7 +121,7 @@ def _identity(profile: ColumnProfile, column: pa.Array) -> Iterator[Concern]:
         if profile.kind == "text" and pc.mean(pc.utf8_length(column)).as_py() > ID_CHARACTERS:
             yield Concern("many-values", profile.name, "free text: nearly every value is different", share)
         else:
-            counts = profile.kind != "text" and bool((np.diff(v.numbers(column.drop_null())) > 0).all())
+            counts = profile.kind != "text" and _counts_up(v.numbers(column.drop_null()))
             what = (
                 "a counter: every value is greater than the one before" if counts else "nearly every value is different"
             )
@@ -129,6 +130,10 @@ def _identity(profile: ColumnProfile, column: pa.Array) -> Iterator[Concern]:
         about = "" if profile.distinct.basis == "exact" else "about "
         message = f"{about}{profile.distinct.value:,} different texts: each becomes a category"
         yield Concern("many-values", profile.name, message, float(profile.distinct.value))
+
+
+def _counts_up(numbers: npt.NDArray[np.float64]) -> bool:
+    return bool((numbers[1:] > numbers[:-1]).all())
 
 
 def _is_whole_decimal(arrow: pa.DataType) -> bool:

@@ -77,7 +77,7 @@ def bins_of_numbers(values: Numbers, label: Label) -> Codes:
     if not len(known):
         return np.where(np.isnan(values), 0, 1).astype(np.int64)
     known = np.sort(known)
-    edges = known[np.append(True, np.diff(known) > 0)]
+    edges = known[np.append(True, known[1:] > known[:-1])]
     if len(edges) > MOST_BINS:
         count = int(np.clip(len(known) // 50, 8, MOST_BINS))
         edges = np.unique(known[np.arange(1, count) * len(known) // count])

@@ -19,6 +19,10 @@ from dray.learners.xgboost.intercept import ABOUT_FEATURES, intercept
 
 _BY_ORDER = ("pre", "map", "ndcg", "ams")
 """Metrics of an order of the rows: one prediction for all gives none."""
+_NOT_OF_LABELS = (*ABOUT_FEATURES, "base_score", "scale_pos_weight")
+"""Parameters that move the starting point of the trees, but not what is known without a model."""
+_STEPS_TO_MEAN = ("reg:squaredlogerror", "reg:pseudohubererror")
+"""XGBoost starts these one step from a constant, which is far from every label where the labels are large."""
 _WHAT = {
     "binary:": "always the base rate",
     "binary:hinge": "always the majority",
@@ -36,11 +40,16 @@ def constant_margins(params: Mapping[str, Any], sample: LabelSample) -> tuple[fl
     if objective.startswith("multi:"):
         shares = np.bincount(sample.labels.astype(np.int64), sample.weights, int(params["num_class"]))
         return tuple(np.log(np.maximum(shares / shares.sum(), 1e-15)).tolist())
-    plain = {name: value for name, value in params.items() if name not in (*ABOUT_FEATURES, "base_score")}
+    plain = {name: value for name, value in params.items() if name not in _NOT_OF_LABELS}
     row = xgboost.DMatrix(np.full((1, 1), np.nan, np.float32), label=sample.labels[:1])
     with translated():
-        booster = xgboost.Booster(plain | {"base_score": intercept(plain, sample)}, cache=[row])
+        start = _mean(sample) if objective in _STEPS_TO_MEAN else intercept(plain, sample)
+        booster = xgboost.Booster(plain | {"base_score": start}, cache=[row])
         return tuple(booster.predict(row, output_margin=True).ravel().tolist())
+
+
+def _mean(sample: LabelSample) -> float:
+    return float(np.average(sample.labels.astype(np.float64), weights=sample.weights))
 
 
 def comparable(metric: str) -> bool:

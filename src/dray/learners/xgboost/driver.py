@@ -21,7 +21,7 @@ from dray.data.whole_numbers import is_wide, judged, may_collide
 from dray.errors import ConfigError, DataError
 from dray.events.kinds import Event, Warned
 from dray.learners.attempt import Loads, Runner, Surveyors
-from dray.learners.baseline import Baseline
+from dray.learners.baseline import NO_BETTER, Baseline
 from dray.learners.checkpoint import Checkpoint
 from dray.learners.classes import MOST_CLASSES, are_whole, check_known, positive_class
 from dray.learners.labels import (
@@ -203,7 +203,7 @@ class TreeDriver(TableDriver):
         """Return what the model is compared with; say so if it is worse than that."""
         baseline = Baseline(what_is_constant(self._task.objective), outcome.baseline)
         gain = baseline.gain(outcome.metrics)
-        if gain is not None and gain < 0:
+        if gain is not None and gain <= -NO_BETTER:  # what the verdict calls worse
             self._warn(
                 f"The saved model is worse than no model: {baseline.verdict(outcome.metrics)}.",
                 "Keep its best round with --early-stop 10, or take smaller steps: --param learning_rate=0.1.",
@@ -363,10 +363,15 @@ class TreeDriver(TableDriver):
         summaries = [load.eval_labels for load in loads if load.eval_labels is not None]
         if not asked:
             return False
+        label, objective, ranking = preparation.label, params["objective"], preparation.group is not None
+        if not summaries and self.config.eval:
+            raise DataError(
+                f'No evaluation row has a value in the label "{label.name}": there is nothing to evaluate on.',
+                fix="Check --label, and that the evaluation data is complete.",
+            )
         if not summaries:
             raise DataError("No row went to the evaluation set.", fix="Use a larger --eval-fraction.")
-        label, objective, summary = preparation.label, params["objective"], LabelSummary.merge(summaries)
-        ranking = preparation.group is not None  # one outcome only is odd, yet evaluation works
+        summary = LabelSummary.merge(summaries)  # one outcome only is odd, yet evaluation works
         check_labels(label, summary, objective, ranking=ranking, params=params, may_be_constant=True)
         check_eval_classes(label, summary, class_count(params))
         check_metric_labels(label.name, summary, objective, params["eval_metric"], params)

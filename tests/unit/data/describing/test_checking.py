@@ -26,7 +26,7 @@ def columns(rows: int = ROWS) -> dict[str, Any]:
 
 def told(data: Dataset, split: Split | None = None, evaluation: Dataset | None = None) -> dict[str, str]:
     features = [name for name in data.schema.names if name != "y"]
-    return {note.what: note.fix for note in check(data, evaluation, features, "y", split)}
+    return {note.what: note.fix for note in check(data, evaluation, features, "y").notes(split)}
 
 
 def test_columns_that_help_nobody_are_named_with_the_flag_that_leaves_them_out(tmp_path: Path) -> None:
@@ -65,8 +65,44 @@ def test_evaluation_rows_that_training_has_are_counted_whatever_their_id(tmp_pat
 def test_evaluation_data_of_its_own_is_compared_too(tmp_path: Path) -> None:
     train = opened(write(tmp_path / "a.parquet", columns()))
     same = opened(write(tmp_path / "b.parquet", {name: values[:200] for name, values in columns().items()}))
+    [(what, fix)] = told(train, evaluation=same).items()
+    assert what.startswith("200 of 200 evaluation rows equal")
+    assert fix == "Leave these rows out of the training data or of the evaluation data."  # of one file they are not
+
+
+def test_rows_without_a_label_equal_none(tmp_path: Path) -> None:
+    made = {name: values[:200] for name, values in columns().items()} | {"y": [None] * 100 + [1] * 100}
+    train = opened(write(tmp_path / "a.parquet", columns()))
+    [what] = told(train, evaluation=opened(write(tmp_path / "b.parquet", made)))
+    assert what.startswith("100 of 100 evaluation rows equal")
+
+
+def test_of_large_data_the_rows_that_were_looked_at_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checking, "ROWS", 1000)
+    train = opened(write(tmp_path / "a.parquet", columns()))
+    same = opened(write(tmp_path / "b.parquet", {name: values[:200] for name, values in columns().items()}))
     [what] = told(train, evaluation=same)
-    assert what.startswith("200 of 200 evaluation rows")
+    assert what.startswith("200 of 200 evaluation rows that were looked at equal")
+
+
+@pytest.mark.parametrize(
+    "held_out",
+    [{"eval_fraction": 0.2}, {"eval_by": "t", "eval_fraction": 0.2}, {"eval_by": "t", "eval_from": "2000"}],
+)
+def test_the_rows_that_are_evaluated_on_are_the_ones_compared(tmp_path: Path, held_out: dict[str, Any]) -> None:
+    made = {name: np.tile(values[:1500], 2) for name, values in columns().items()} | {"t": np.arange(ROWS)}
+    result = dray.train(write(tmp_path / "a.parquet", made), "y", rounds=2, out=str(tmp_path / "run"), **held_out)
+    [told] = [warning for warning in result.warnings if "evaluation rows equal" in warning]
+    assert f"of {result.eval_rows:,} evaluation rows equal" in told
+
+
+def test_groups_that_stay_together_have_no_rows_in_both(tmp_path: Path) -> None:
+    made = {name: np.tile(values[:1500], 2) for name, values in columns().items()} | {"g": np.tile(np.arange(1500), 2)}
+    data = write(tmp_path / "a.parquet", made)
+    result = dray.train(data, "y", rounds=2, out=str(tmp_path / "run"), eval_fraction=0.2, split_by="g")
+    assert not [warning for warning in result.warnings if "evaluation rows equal" in warning]
 
 
 def test_rows_of_few_values_are_alike_by_chance(tmp_path: Path) -> None:
@@ -111,3 +147,21 @@ def test_what_cannot_be_looked_at_does_not_end_a_run(tmp_path: Path, monkeypatch
     monkeypatch.setattr(checking, "check", broken)
     result = dray.train(write(tmp_path / "a.parquet", columns()), "y", rounds=2, out=str(tmp_path / "run"))
     assert "The columns could not be checked before training: broken" in result.warnings
+
+
+@pytest.mark.filterwarnings("error")
+def test_ids_that_pandas_made_doubles_are_told_where_float32_joins_them(tmp_path: Path) -> None:
+    numbers = np.arange(ROWS) % 300
+    made = columns() | {
+        "big id": np.where(numbers == 7, np.nan, numbers + 2.0**40),
+        "small id": numbers * 1.0,
+        "every second": numbers * 2.0 + 2**24,
+        "amount": numbers + 2**40 + 0.5,
+        "empty": np.full(ROWS, np.nan),
+    }
+    made["infinite"] = np.where(numbers == 7, np.inf, numbers)
+    found = told(opened(write(tmp_path / "a.parquet", made)))
+    [what] = [what for what in found if "float32" in what]
+    assert what.startswith('Column "big id" is a double, but holds whole numbers: of 299 different ones')
+    assert what.endswith("tells apart 1.")
+    assert found[what].endswith("leave it out: --ignore 'big id'.")

@@ -55,6 +55,33 @@ def test_two_classes_stand_beside_their_base_rate(tmp_path: Path) -> None:
     assert result.baseline["eval-logloss"] == pytest.approx(loss, 1e-6)
 
 
+def test_weights_of_the_positive_class_do_not_change_the_base_rate(tmp_path: Path) -> None:
+    plain, *_ = trained(tmp_path / "a", "label")
+    weighted, *_ = trained(tmp_path / "b", "label", params={"scale_pos_weight": 5})
+    assert weighted.baseline == plain.baseline
+
+
+@pytest.mark.parametrize(
+    "objective",
+    [
+        *("reg:squarederror", "reg:squaredlogerror", "reg:pseudohubererror"),
+        *("count:poisson", "reg:gamma", "reg:tweedie"),
+    ],
+)
+def test_the_mean_is_that_of_the_labels_whatever_the_objective(tmp_path: Path, objective: str) -> None:
+    random = np.random.default_rng(3)
+    y = np.exp(random.normal(size=ROWS)).astype(np.float32) + 50
+    data = write(tmp_path / "data.parquet", {"x": random.normal(size=ROWS), "y": y})
+    out = str(tmp_path / "run")
+    metrics = {"eval_metric": ["rmse", "mae"]}
+    result = dray.train(data, "y", eval_fraction=0.3, rounds=2, objective=objective, params=metrics, out=out)
+    test = Split(0.3, 0).picks(np.arange(ROWS))
+    mean = y[~test].astype(float).mean()
+    assert result.baseline["eval-rmse"] == pytest.approx(np.sqrt(np.mean((y[test] - mean) ** 2)), 1e-3)
+    assert result.baseline["eval-mae"] == pytest.approx(np.mean(np.abs(y[test] - mean)), 1e-3)
+    assert "(always the mean: " in result.verdict
+
+
 def test_several_classes_stand_beside_their_shares(tmp_path: Path) -> None:
     result, y, test, _ = trained(tmp_path, "label", classes=3, params={"objective": "multi:softprob"})
     shares = np.bincount(y[~test].astype(int)) / (~test).sum()
@@ -86,3 +113,14 @@ def test_a_model_that_is_worse_than_none_says_so_and_what_to_do(tmp_path: Path) 
     assert result.verdict.endswith(" % worse")
     [told] = [warning for warning in result.warnings if "worse than no model" in warning]
     assert "early" in told
+
+
+@pytest.mark.parametrize(("rate", "warned"), [(0.001, False), (0.2, True)])
+def test_a_model_is_worse_than_none_only_where_its_verdict_says_so(tmp_path: Path, rate: float, warned: bool) -> None:
+    random = np.random.default_rng(5)
+    data = write(tmp_path / "noise.parquet", {"x": random.normal(size=600), "y": random.normal(size=600)})
+    params = {"learning_rate": rate}
+    result = dray.train(data, "y", eval_fraction=0.3, rounds=10, params=params, out=str(tmp_path / "run"))
+    assert result.metrics["eval-rmse"] > result.baseline["eval-rmse"]
+    assert result.verdict.endswith(" % worse" if warned else "no better")
+    assert any("worse than no model" in warning for warning in result.warnings) == warned

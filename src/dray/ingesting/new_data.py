@@ -14,6 +14,7 @@ import pyarrow as pa
 from pyarrow import fs as pafs
 
 from dray.batch.engine import Emit
+from dray.data.conflicts import conflicts_of
 from dray.data.fitting import may_be_read_as_text
 from dray.data.open_source import ENDINGS, format_of, open_source
 from dray.data.read_options import OPTIONS, as_options
@@ -216,16 +217,17 @@ def with_types(
         return reading
     reading = replace(reading, format=format)
     shown = _shown(data, tuple(wanted), reading, storage)
+    there = [*shown.names, *conflicts_of(shown).found]  # a type ends a conflict
     types = {
         name: type_
         for name, type_ in wanted.items()
-        if name in shown.names
+        if name in there
         and may_be_read_as_text(type_)
         and not _has_form(told.get(name))
         # Floats of JSON stay: 7.0 becomes 7 later, as text or as a whole number.
-        and not (format == "json" and pa.types.is_floating(shown.field(name).type))
+        and not (format == "json" and name in shown.names and pa.types.is_floating(shown.field(name).type))
     }
-    return _typed(reading, types, told, shown.names)
+    return _typed(reading, types, told, there)
 
 
 def opened(data: Any, reading: Reading, storage: StorageOptions, as_text: Sequence[str] = ()) -> Source:
@@ -253,6 +255,8 @@ def opened_as_text(
     shown = source.schema
     if reading.format != "csv":
         return source, shown
+    mixed = [name for name in conflicts_of(shown).found if name in (*columns, *kept)]
+    shown = pa.schema([*shown, *(pa.field(name, pa.string()) for name in mixed)])
     types = {
         name: pa.string()
         for name in (*columns, *kept)

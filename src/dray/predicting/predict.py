@@ -18,6 +18,7 @@ from dray.batch.output import Output
 from dray.batch.predict_file import Columns, FileReport, OutputFile, PredictFile, RowsDone, StoreWait
 from dray.batch.table_files import kind_of_file
 from dray.batch.tasks import TaskRun, Workers
+from dray.data.conflicts import refuse_conflicts
 from dray.errors import ConfigError, nearest
 from dray.events.kinds import PhaseStarted, Progress, Warned
 from dray.events.telemetry import Sink, Telemetry
@@ -146,6 +147,7 @@ def predict(
 
 def _require_columns(predictor: Predictor, rows: NewRows, telemetry: Telemetry) -> tuple[str, ...]:
     """Return the columns that the data lacks, and warn of them; refuse data that is not for this model."""
+    refuse_conflicts(rows.schema, predictor.columns)
     missing = predictor.check(rows.schema)
     for name in missing:
         telemetry.emit(

@@ -79,7 +79,7 @@ def open_source(
         return _open("sql", database, **options)
     names = [str(name) for name in ([locations] if not isinstance(locations, list | tuple) else locations)]
     found = format or format_of(names, storage)
-    own = {"as_text": as_text} if found == "json" else {"may_be_empty": may_be_empty}
+    own = {"may_be_empty": may_be_empty} | ({"as_text": as_text} if found == "json" else {})
     source = _open(found, names, storage, own=own if found in ("json", "parquet", "arrow") else {}, **options)
     if found in ("parquet", "delta"):  # these read their partitions themselves
         return source

@@ -250,7 +250,7 @@ def opened_as_text(
     in them.
     """
     if reading.format == "json":
-        return _json_as_text(data, columns, told, reading, storage)
+        return _json_as_text(data, columns, kept, told, reading, storage)
     source = opened(data, reading, storage)
     shown = source.schema
     if reading.format != "csv":
@@ -267,14 +267,22 @@ def opened_as_text(
 
 
 def _json_as_text(
-    data: Any, columns: Sequence[str], told: Mapping[str, Any], reading: Reading, storage: StorageOptions
+    data: Any,
+    columns: Sequence[str],
+    kept: Sequence[str],
+    told: Mapping[str, Any],
+    reading: Reading,
+    storage: StorageOptions,
 ) -> tuple[Source, pa.Schema]:
     timed = [name for name in columns if _has_form(told.get(name))]
     as_text = [name for name in columns if name not in timed]
     there = opened(data, reading, storage, columns).schema.names
     reading = _typed(reading, {}, {name: told[name] for name in told if name not in as_text}, there)
-    source = opened(data, reading, storage, as_text)
-    return source, _shown(data, as_text, reading, storage)
+    source, shown = opened(data, reading, storage, as_text), _shown(data, as_text, reading, storage)
+    if len(shown):
+        return source, shown
+    source = opened(data, reading, storage, (*columns, *kept))  # no row: no file names a column
+    return source, source.schema
 
 
 def _shown(data: Any, columns: Sequence[str], reading: Reading, storage: StorageOptions) -> pa.Schema:

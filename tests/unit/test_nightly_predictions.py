@@ -297,6 +297,33 @@ def dataset(directory: str) -> pa.Table:
     return ds.dataset(directory).to_table()
 
 
+def test_the_data_itself_is_not_replaced_by_its_predictions(run: str) -> None:
+    data = write(Path("night.csv"), made(50, 3))
+    before = Path(data).read_text()
+    Path("link.csv").symlink_to(data)
+    for name in (data, str(Path(data).resolve()), "link.csv"):
+        with pytest.raises(dray.ConfigError, match="is the data itself"):
+            dray.predict(run, name, data, overwrite=True)
+    assert Path(data).read_text() == before
+
+
+def test_a_frame_with_values_of_several_kinds_is_predicted_as_its_text_is(run: str, expected: list[float]) -> None:
+    rows = made(50, 3)
+    frame = pandas.DataFrame(rows)
+    frame["count"] = [int(row["count"]) if number % 2 else row["count"] for number, row in enumerate(rows)]
+    frame["since"] = [pandas.Timestamp(row["since"]) if number % 3 else row["since"] for number, row in enumerate(rows)]
+    frame["amount"] = [None if row["amount"] == "NA" else float(row["amount"]) for row in rows]
+    frame["further"] = [object() for _ in rows]
+    assert predictions(run, frame, Path("out.csv")) == expected
+    frame["amount"] = frame["amount"].astype(object)
+    frame.loc[7, "amount"] = "n.v."
+    result = dray.predict(run, frame, "strange.csv", key=["zip"])
+    found = values(Path("strange.csv"))
+    assert result.unreadable == {"amount": 1} and found[:7] + found[8:] == expected[:7] + expected[8:]
+    with pytest.raises(dray.DataError, match="values of several kinds"):
+        dray.train(frame, label="label", out="none", workers=0)
+
+
 def test_a_header_alone_gives_an_output_without_rows(run: str) -> None:
     data = write(Path("night.csv"), [])
     assert dray.predict(run, data, "out.csv").rows == 0

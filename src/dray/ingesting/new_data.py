@@ -251,7 +251,7 @@ def opened_as_text(
     """
     if reading.format == "json":
         return _json_as_text(data, columns, kept, told, reading, storage)
-    source = opened(data, reading, storage)
+    source = opened(data, reading, storage, (*columns, *kept))
     shown = source.schema
     if reading.format != "csv":
         return source, shown

@@ -130,6 +130,22 @@ def test_a_column_that_cannot_be_read_in_all_files_is_not_taken_for_missing(run:
         dray.predict(run, "in", "out.csv")
 
 
+def test_files_of_several_formats_are_told_as_such(run: str) -> None:
+    rows = made(20, 3)
+    inputs = [write_csv("night.csv", rows), as_parquet("night.parquet", rows)]
+    with pytest.raises(dray.DataError, match="files of several formats: 1 csv"):
+        dray.predict(run, inputs, "out.csv")
+
+
+def test_a_file_whose_format_nothing_shows_is_read_as_the_training_data_was(run: str) -> None:
+    rows = made(20, 3)
+    whole = write_csv("night.csv", rows)
+    Path("night").write_text(Path(whole).read_text())
+    for name in ("night", "night.csv"):
+        dray.predict(run, name, "out.csv", overwrite=True)
+        assert len(values("out.csv")) == 20
+
+
 def test_a_kept_number_with_a_decimal_comma_is_that_number() -> None:
     def with_commas(path: str, rows: Rows) -> str:
         return write_csv(path, [{**row, "amount": row["amount"].replace(".", ",")} for row in rows])
@@ -153,7 +169,7 @@ def test_a_value_that_is_both_kept_and_read_by_the_model_is_counted_once(run: st
 def test_the_day_of_a_time_with_an_offset_is_the_day_in_its_zone(run: str) -> None:
     rows = made(40, 3)
     dray.predict(run, write_csv("days.csv", rows), "days-out.csv")
-    for clock in (" 23:30:00-05:00", "T00:30:00+02:00", "T23:59:59Z"):
+    for clock in (" 23:30:00-05:00", "T00:30:00+02:00", "T23:59:59Z", " 23:59:59 UTC"):
         late = [{**row, "day": row["day"] + clock} for row in rows]
         result = dray.predict(run, write_csv("late.csv", late), "late-out.csv", overwrite=True)
         assert result.unreadable == {} and values("late-out.csv") == values("days-out.csv")

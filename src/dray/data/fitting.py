@@ -160,6 +160,7 @@ def _moments(texts: pa.Array) -> pa.Array:
         return texts.cast(_MICROSECONDS)
     except pa.ArrowInvalid:
         texts = pc.replace_substring_regex(pc.ascii_trim(texts, _BLANKS), r"(\.[0-9]{6})[0-9]+", r"\1")
+    texts = pc.replace_substring_regex(texts, r"(:[0-9.]+) ?(UTC|GMT)$", r"\1Z")
     zoned = pc.fill_null(pc.match_substring_regex(texts, _ZONE), False)
     plain = _read(pc.if_else(zoned, None, texts), _MICROSECONDS, _MOMENT)
     with_zone = _read(pc.if_else(zoned, texts, None), pa.timestamp("us", "UTC"), _MOMENT)

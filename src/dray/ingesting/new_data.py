@@ -20,7 +20,7 @@ from dray.data.open_source import ENDINGS, format_of, open_source
 from dray.data.read_options import OPTIONS, as_options
 from dray.data.source import Source
 from dray.data.sources.csv import first_rows
-from dray.data.sources.files import plain_name
+from dray.data.sources.files import find_files, plain_name
 from dray.data.sources.types import asked_types
 from dray.errors import DataError
 from dray.events.kinds import Warned
@@ -112,9 +112,14 @@ def _format_of(names: Sequence[str], before: TrainedOn, storage: StorageOptions)
     try:
         return format_of(names, storage)
     except DataError:
-        if before.format is None:
+        if before.format is None or any(_has_ending(file.location) for file in find_files(names, storage)):
             raise
         return before.format
+
+
+def _has_ending(name: str) -> bool:
+    """Whether a name says its format."""
+    return plain_name(name).endswith(tuple(ENDINGS))
 
 
 def _inherits(format: str, before: TrainedOn) -> bool:

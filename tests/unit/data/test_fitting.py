@@ -38,6 +38,7 @@ NIGHT, DAY = dt.datetime(1969, 12, 31, 23), dt.datetime(2024, 1, 1, 23)
         ("date", [20240101], [None], 1),
         ("timestamp", [dt.date(2024, 1, 1)], [dt.datetime(2024, 1, 1)], 0),
         ("timestamp", ["2024-01-01T23:00:00+02:00", "2024-01-01 23:00", "x"], [DAY.replace(hour=21), DAY, None], 1),
+        ("timestamp", ["2024-01-01 23:00:00 UTC", "2024-01-01 23:00 GMT", "UTC"], [DAY, DAY, None], 1),
         ("timestamp", [float("nan"), 1.0], [None, None], 1),
         ("seconds", ["10:00:00", "10:30", "25:00:00"], [dt.time(10), dt.time(10, 30), None], 1),
         ("category", [b"a", b"\xff"], [None, None], 2),

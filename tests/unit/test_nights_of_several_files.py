@@ -146,6 +146,17 @@ def test_a_file_whose_format_nothing_shows_is_read_as_the_training_data_was(run:
         assert len(values("out.csv")) == 20
 
 
+def test_row_numbers_go_on_from_one_batch_to_the_next_and_begin_anew_with_each_file(run: str) -> None:
+    rows = made(90, 3)
+    as_parquet("in/a.parquet", rows[:60])
+    as_parquet("in/b.parquet", rows[60:])
+    pq.write_table(pq.read_table("in/a.parquet"), "in/a.parquet", row_group_size=7)
+    dray.predict(run, "in", "out.parquet", row_number=True, file_column=True)
+    table = pq.read_table("out.parquet")
+    assert table["row_number"].to_pylist() == [*range(60), *range(30)]
+    assert [Path(name).name for name in table["file"].to_pylist()] == ["a.parquet"] * 60 + ["b.parquet"] * 30
+
+
 def test_a_kept_number_with_a_decimal_comma_is_that_number() -> None:
     def with_commas(path: str, rows: Rows) -> str:
         return write_csv(path, [{**row, "amount": row["amount"].replace(".", ",")} for row in rows])

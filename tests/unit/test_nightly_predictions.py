@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
 import pyarrow as pa
 import pyarrow.csv as pacsv
 import pytest
@@ -246,10 +247,81 @@ def test_a_list_of_rejects_of_an_earlier_output_does_not_stay_beside_a_new_one(r
     assert dray.predict(run, good, "out.csv", overwrite=True).rows == 50 and not rejects.exists()
 
 
+def test_a_quote_that_is_never_closed_costs_one_row(run: str, expected: list[float]) -> None:
+    lines = Path(write(Path("night.csv"), made(50, 3))).read_text().splitlines()
+    lines[21] = '"' + lines[21]
+    Path("night.csv").write_text("\n".join(lines) + "\n")
+    result = dray.predict(run, "night.csv", "out.csv")
+    assert (result.rows, result.rows_rejected) == (50, 1)
+    assert values(Path("out.csv")) == [*expected[:20], None, *expected[21:]]
+
+
+@pytest.mark.parametrize("output", ["probability", "class"])
+def test_a_missing_prediction_alone_on_its_line_is_not_an_empty_line(output: Any, run: str) -> None:
+    lines = Path(write(Path("night.csv"), made(50, 3))).read_text().splitlines()
+    lines[1] = lines[20] = "few"
+    Path("night.csv").write_text("\n".join(lines) + "\n")
+    dray.predict(run, "night.csv", "out.csv", output=output)
+    assert [number for number, line in enumerate(Path("out.csv").read_text().splitlines()) if line == '""'] == [1, 20]
+    assert [number for number, value in enumerate(pandas.read_csv("out.csv")["prediction"].isna()) if value] == [0, 19]
+    dray.predict(run, "night.csv", "with-id.csv", output=output, row_number=True)
+    assert pandas.read_csv("with-id.csv")["prediction"].equals(pandas.read_csv("out.csv")["prediction"])
+
+
+@pytest.mark.parametrize("content", ["[]", "", " \n", "[\n]\n"])
+def test_json_of_a_night_without_rows_gives_an_output_without_rows(content: str, run: str) -> None:
+    Path("night.json").write_text(content)
+    assert dray.predict(run, "night.json", "out.csv", key=["zip"], keep=["other"]).rows == 0
+    assert Path("out.csv").read_text() == '"zip","other","prediction"\n'
+    with pytest.raises(dray.DataError):
+        dray.train("night.json", label="label", out="none", workers=0)
+
+
+def test_a_header_without_a_line_end_gives_an_output_without_rows(run: str) -> None:
+    Path("night.csv").write_text(",".join(COLUMNS))
+    assert dray.predict(run, "night.csv", "out.csv", key=["zip"]).rows == 0
+    assert Path("out.csv").read_text() == '"zip","prediction"\n'
+
+
+def test_an_object_among_the_numbers_of_json_costs_one_row(run: str, expected: list[float]) -> None:
+    lines = as_json(made(50, 3))
+    lines[7] = '{"amount": {"value": 1}, "colour": ["red"]}'
+    Path("night.jsonl").write_text("\n".join(lines))
+    assert dray.predict(run, "night.jsonl", "out.csv").rows_rejected == 1
+    assert values(Path("out.csv")) == [*expected[:7], None, *expected[8:]]
+
+
 def dataset(directory: str) -> pa.Table:
     import pyarrow.dataset as ds
 
     return ds.dataset(directory).to_table()
+
+
+def test_the_data_itself_is_not_replaced_by_its_predictions(run: str) -> None:
+    data = write(Path("night.csv"), made(50, 3))
+    before = Path(data).read_text()
+    Path("link.csv").symlink_to(data)
+    for name in (data, str(Path(data).resolve()), "link.csv"):
+        with pytest.raises(dray.ConfigError, match="is the data itself"):
+            dray.predict(run, name, data, overwrite=True)
+    assert Path(data).read_text() == before
+
+
+def test_a_frame_with_values_of_several_kinds_is_predicted_as_its_text_is(run: str, expected: list[float]) -> None:
+    rows = made(50, 3)
+    frame = pandas.DataFrame(rows)
+    frame["count"] = [int(row["count"]) if number % 2 else row["count"] for number, row in enumerate(rows)]
+    frame["since"] = [pandas.Timestamp(row["since"]) if number % 3 else row["since"] for number, row in enumerate(rows)]
+    frame["amount"] = [None if row["amount"] == "NA" else float(row["amount"]) for row in rows]
+    frame["further"] = [object() for _ in rows]
+    assert predictions(run, frame, Path("out.csv")) == expected
+    frame["amount"] = frame["amount"].astype(object)
+    frame.loc[7, "amount"] = "n.v."
+    result = dray.predict(run, frame, "strange.csv", key=["zip"])
+    found = values(Path("strange.csv"))
+    assert result.unreadable == {"amount": 1} and found[:7] + found[8:] == expected[:7] + expected[8:]
+    with pytest.raises(dray.DataError, match="values of several kinds"):
+        dray.train(frame, label="label", out="none", workers=0)
 
 
 def test_a_header_alone_gives_an_output_without_rows(run: str) -> None:

@@ -168,7 +168,7 @@ class _Writing:
         if rejected:
             write_atomically(self._file.rejects, self._job.storage, self._rejects.copy_to)
         counted = self._predictor.take_counted()
-        counted.unreadable.update(self._unreadable)
+        counted.unreadable |= self._unreadable  # the larger: a row that neither can use is one row
         first = self._rejects.first if rejected else ""
         return FileReport(rows, counted, rejected, first, dict(self._rejects.extra))
 
@@ -221,12 +221,9 @@ class _Writing:
         return rows_of_slices(file.slices, columns, categories, job.storage, self._on_wait)
 
     def _as_model_reads(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        decimal, thousands = self._job.separators
-        if (decimal, thousands) != (".", None):
-            categories = self._job.predictor.categories
-            for index, field in enumerate(batch.schema):
-                if field.name not in categories and pa.types.is_string(field.type):
-                    batch = batch.set_column(index, field, with_point(batch.column(index), decimal, thousands))
+        for index, field in enumerate(batch.schema):
+            if field.name not in self._job.predictor.categories and pa.types.is_string(field.type):
+                batch = batch.set_column(index, field, self._with_point(batch.column(index)))
         for name in self._job.floats:
             if (index := batch.schema.get_field_index(name)) >= 0:
                 batch = batch.set_column(index, batch.schema.field(index), without_fraction(batch.column(index)))
@@ -242,10 +239,16 @@ class _Writing:
         return found + [self._kept(field, batch.column(field.name)) for field in columns.kept]
 
     def _kept(self, field: pa.Field, values: pa.Array) -> pa.Array:
+        if pa.types.is_string(values.type) and not pa.types.is_string(field.type):
+            values = self._with_point(values)
         found, lost = as_type(values, field.type)
         if lost:
             self._unreadable[field.name] += lost
         return found
+
+    def _with_point(self, texts: pa.Array) -> pa.Array:
+        decimal, thousands = self._job.separators
+        return texts if (decimal, thousands) == (".", None) else with_point(texts, decimal, thousands)
 
     def _on_wait(self, error: StorageError, _wait_s: float) -> None:
         if self._abandoned.is_set():

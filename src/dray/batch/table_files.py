@@ -3,7 +3,7 @@
 | ending                    | is                                                                            |
 |---------------------------|-------------------------------------------------------------------------------|
 | `.parquet`                | Parquet                                                                       |
-| `.csv`, `.tsv`            | a header and a line for each row; missing is the empty cell                   |
+| `.csv`, `.tsv`            | a header and a line for each row; missing is the empty cell, "" if it is alone |
 | `.json`                   | one array with an object for each row                                         |
 | `.jsonl`, `.ndjson`       | an object on each line                                                        |
 | one of these and `.gz`    | the same, compressed; Parquet is compressed by itself                         |
@@ -19,6 +19,7 @@ from contextlib import contextmanager, nullcontext
 from typing import Any, Literal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
 import pyarrow.types as pt
@@ -61,7 +62,14 @@ def table_file(sink: pa.NativeFile, location: str, schema: pa.Schema) -> Iterato
             plain = _without_dictionaries(schema, location)
             options = pacsv.WriteOptions(delimiter="\t" if kind == "tsv" else ",", quoting_style="needed")
             with pacsv.CSVWriter(stream, plain, write_options=options) as text:
-                yield lambda table: text.write_table(table.cast(plain))
+
+                def write(table: pa.Table) -> None:
+                    if len(plain) == 1 and table.column(0).null_count:
+                        stream.write(_lines(table.cast(plain).column(0)))
+                    else:
+                        text.write_table(table.cast(plain))
+
+                yield write
         else:
             objects = _Objects(stream, array=kind == "json")
             yield objects.write
@@ -81,6 +89,14 @@ def _without_dictionaries(schema: pa.Schema, location: str) -> pa.Schema:
                 fix="Write .json or .parquet, or leave the column out.",
             )
     return pa.schema(fields)
+
+
+def _lines(column: pa.ChunkedArray) -> bytes:
+    """Return the lines of the only column: missing is a pair of quotes, since readers pass over an empty line."""
+    texts = column.cast(pa.string())
+    if column.type == pa.string():
+        texts = pc.binary_join_element_wise('"', pc.replace_substring(texts, '"', '""'), '"', "")
+    return "".join(f"{text}\n" for text in pc.fill_null(texts, '""').to_pylist()).encode()
 
 
 class _Objects:

@@ -32,7 +32,7 @@ _DATE = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$"
 _MOMENT = (
     r"^[0-9]{4}-[0-9]{2}-[0-9]{2}([T ][0-9]{2}(:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?)?)?(Z|[+-][0-9]{2}(:?[0-9]{2})?)?)?$"
 )
-_ZONE = r":.*(Z|[+-][0-9]{2}(:?[0-9]{2})?)$"
+_ZONE = r":(.*)(Z|[+-][0-9]{2}(:?[0-9]{2})?)$"
 _CLOCK = r"^[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?)?$"
 _TRUE, _FALSE = ("true", "t", "yes"), ("false", "f", "no")
 _EXACT_BELOW = 2.0**53
@@ -140,7 +140,10 @@ def _date(values: pa.Array) -> pa.Array:
         return _nothing(values)
     texts = values.cast(pa.string())
     found = _read(texts, pa.date32(), _DATE)
-    return found if found.null_count == texts.null_count else pc.coalesce(found, _date(_moments(texts)))
+    if found.null_count == texts.null_count:
+        return found
+    local = pc.replace_substring_regex(pc.ascii_trim(texts, _BLANKS), _ZONE, r":\1")  # the day in its zone
+    return pc.coalesce(found, _date(_moments(local)))
 
 
 def _timestamp(values: pa.Array) -> pa.Array:
@@ -157,6 +160,7 @@ def _moments(texts: pa.Array) -> pa.Array:
         return texts.cast(_MICROSECONDS)
     except pa.ArrowInvalid:
         texts = pc.replace_substring_regex(pc.ascii_trim(texts, _BLANKS), r"(\.[0-9]{6})[0-9]+", r"\1")
+    texts = pc.replace_substring_regex(texts, r"(:[0-9.]+) ?(UTC|GMT)$", r"\1Z")
     zoned = pc.fill_null(pc.match_substring_regex(texts, _ZONE), False)
     plain = _read(pc.if_else(zoned, None, texts), _MICROSECONDS, _MOMENT)
     with_zone = _read(pc.if_else(zoned, texts, None), pa.timestamp("us", "UTC"), _MOMENT)

@@ -63,7 +63,7 @@ def open_source(
     """Open a source. `options` are those of the format (`read_options.py`); an unknown one or a wrong type is refused.
 
     `as_text`: columns of JSON that are read as they are written, if there are such columns: numbers and text in one
-    column are no error then. `may_be_empty`: data with columns and no rows is no error.
+    column are no error then, nor in one of a pandas frame. `may_be_empty`: data with columns and no rows is no error.
 
     csv: delimiter, quote, header, names, nulls, encoding, skip, comment, decimal, thousands, strip, types.
     json: types, extra_fields. delta: version. sql: query or table, key, types.
@@ -71,7 +71,7 @@ def open_source(
     if format is not None and format not in FORMATS:
         raise ConfigError(f'There is no format "{format}".{nearest(format, FORMATS)}', fix=f"Use {', '.join(FORMATS)}.")
     if is_table(locations):
-        return _open("table", locations, own={"may_be_empty": may_be_empty}, **options)
+        return _open("table", locations, own={"may_be_empty": may_be_empty, "as_text": as_text}, **options)
     if isinstance(locations, Sequence) and not isinstance(locations, str) and len(locations) == 1:
         locations = locations[0]
     if callable(locations) or is_address(locations) or format == "sql":
@@ -79,7 +79,7 @@ def open_source(
         return _open("sql", database, **options)
     names = [str(name) for name in ([locations] if not isinstance(locations, list | tuple) else locations)]
     found = format or format_of(names, storage)
-    own = {"as_text": as_text} if found == "json" else {"may_be_empty": may_be_empty}
+    own = {"may_be_empty": may_be_empty} | ({"as_text": as_text} if found == "json" else {})
     source = _open(found, names, storage, own=own if found in ("json", "parquet", "arrow") else {}, **options)
     if found in ("parquet", "delta"):  # these read their partitions themselves
         return source

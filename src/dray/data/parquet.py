@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dray.data.common_schema import Columns, common_schema, differing
+from dray.data.common_schema import Columns, common_schema, common_type, differing
 from dray.data.fitted import Given
 from dray.data.parquet_footer import Schemas, footers_of, stored_bytes
 from dray.data.partitions import Constant, constants_of, kept_types, partitions_of
@@ -56,10 +56,12 @@ def open_dataset(
     *,
     statistics: Callable[[pa.Field], bool] | None = None,
     may_be_empty: bool = False,
+    own_types: bool = False,
 ) -> Dataset:
     """Read the footers of all files, in parallel, and find one schema for them: see `common_schema.py`.
 
-    `statistics` says of which columns those are wanted.
+    `statistics` says of which columns those are wanted. `own_types`: a column whose types do not fit together is text
+    in the schema, and is read with each file's own type: for a reader that takes any.
     """
     files, passed_over = expand_data(locations, storage)
     read = footers_of(files, storage)
@@ -70,8 +72,17 @@ def open_dataset(
     schemas = [with_fields(found, own) for found, own in zip(schemas, constants, strict=True)]
     for file, found in zip(files, schemas, strict=True):
         require_distinct(found.names, file, fix="Write the file with distinct names.")
-    common = common_schema(list(zip(files, schemas, strict=True)), columns)
-    differ = _differing(schemas, common.schema)
+    mixed: set[str] = set()
+
+    def choose(name: str, types: Sequence[pa.DataType]) -> pa.DataType:
+        found = common_type(types)
+        if found is None:
+            mixed.add(name)
+        return found or pa.string()
+
+    found = list(zip(files, schemas, strict=True))
+    common = common_schema(found, columns, choose=choose if own_types else None)
+    differ = _differing(schemas, common.schema, mixed)
     groups: list[Slice] = []
     position = 0
     for file, footer, given, own in zip(files, read, differ, constants, strict=True):
@@ -92,12 +103,17 @@ def open_dataset(
     return Dataset(common.schema, tuple(groups), size, storage, tuple(contents), digests, known, notes)
 
 
-def _differing(schemas: Sequence[pa.Schema], common: pa.Schema) -> list[Given]:
-    """Return for each file what differs; one tuple for files alike, which is pickled once."""
+def _differing(schemas: Sequence[pa.Schema], common: pa.Schema, mixed: Collection[str]) -> list[Given]:
+    """Return for each file what differs; one tuple for files alike, which is pickled once.
+
+    `mixed`: columns that a file keeps as it has them.
+    """
     found: list[Given] = []
     for index, schema in enumerate(schemas):
         alike = index > 0 and schema.equals(schemas[index - 1])
-        found.append(found[-1] if alike else differing(schema, common))
+        own = () if alike else differing(schema, common)
+        kept = tuple(field for field in own if field.name not in mixed or field.name not in schema.names)
+        found.append(found[-1] if alike else kept)
     known = {given: given for given in found}
     return [known[given] for given in found]
 

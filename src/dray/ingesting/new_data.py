@@ -14,12 +14,13 @@ import pyarrow as pa
 from pyarrow import fs as pafs
 
 from dray.batch.engine import Emit
+from dray.data.conflicts import conflicts_of
 from dray.data.fitting import may_be_read_as_text
 from dray.data.open_source import ENDINGS, format_of, open_source
 from dray.data.read_options import OPTIONS, as_options
 from dray.data.source import Source
 from dray.data.sources.csv import first_rows
-from dray.data.sources.files import plain_name
+from dray.data.sources.files import find_files, plain_name
 from dray.data.sources.types import asked_types
 from dray.errors import DataError
 from dray.events.kinds import Warned
@@ -111,9 +112,14 @@ def _format_of(names: Sequence[str], before: TrainedOn, storage: StorageOptions)
     try:
         return format_of(names, storage)
     except DataError:
-        if before.format is None:
+        if before.format is None or any(_has_ending(file.location) for file in find_files(names, storage)):
             raise
         return before.format
+
+
+def _has_ending(name: str) -> bool:
+    """Whether a name says its format."""
+    return plain_name(name).endswith(tuple(ENDINGS))
 
 
 def _inherits(format: str, before: TrainedOn) -> bool:
@@ -216,16 +222,17 @@ def with_types(
         return reading
     reading = replace(reading, format=format)
     shown = _shown(data, tuple(wanted), reading, storage)
+    there = [*shown.names, *conflicts_of(shown).found]  # a type ends a conflict
     types = {
         name: type_
         for name, type_ in wanted.items()
-        if name in shown.names
+        if name in there
         and may_be_read_as_text(type_)
         and not _has_form(told.get(name))
         # Floats of JSON stay: 7.0 becomes 7 later, as text or as a whole number.
-        and not (format == "json" and pa.types.is_floating(shown.field(name).type))
+        and not (format == "json" and name in shown.names and pa.types.is_floating(shown.field(name).type))
     }
-    return _typed(reading, types, told, shown.names)
+    return _typed(reading, types, told, there)
 
 
 def opened(data: Any, reading: Reading, storage: StorageOptions, as_text: Sequence[str] = ()) -> Source:
@@ -248,11 +255,13 @@ def opened_as_text(
     in them.
     """
     if reading.format == "json":
-        return _json_as_text(data, columns, told, reading, storage)
-    source = opened(data, reading, storage)
+        return _json_as_text(data, columns, kept, told, reading, storage)
+    source = opened(data, reading, storage, (*columns, *kept))
     shown = source.schema
     if reading.format != "csv":
         return source, shown
+    mixed = [name for name in conflicts_of(shown).found if name in (*columns, *kept)]
+    shown = pa.schema([*shown, *(pa.field(name, pa.string()) for name in mixed)])
     types = {
         name: pa.string()
         for name in (*columns, *kept)
@@ -263,14 +272,22 @@ def opened_as_text(
 
 
 def _json_as_text(
-    data: Any, columns: Sequence[str], told: Mapping[str, Any], reading: Reading, storage: StorageOptions
+    data: Any,
+    columns: Sequence[str],
+    kept: Sequence[str],
+    told: Mapping[str, Any],
+    reading: Reading,
+    storage: StorageOptions,
 ) -> tuple[Source, pa.Schema]:
     timed = [name for name in columns if _has_form(told.get(name))]
     as_text = [name for name in columns if name not in timed]
     there = opened(data, reading, storage, columns).schema.names
     reading = _typed(reading, {}, {name: told[name] for name in told if name not in as_text}, there)
-    source = opened(data, reading, storage, as_text)
-    return source, _shown(data, as_text, reading, storage)
+    source, shown = opened(data, reading, storage, as_text), _shown(data, as_text, reading, storage)
+    if len(shown):
+        return source, shown
+    source = opened(data, reading, storage, (*columns, *kept))  # no row: no file names a column
+    return source, source.schema
 
 
 def _shown(data: Any, columns: Sequence[str], reading: Reading, storage: StorageOptions) -> pa.Schema:

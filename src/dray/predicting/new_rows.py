@@ -96,7 +96,8 @@ def open_rows(
     reading = as_trained(data, predictor.columns, before, reading, storage, emit)
     names = locations(data)
     if names is not None and reading.format == "parquet" and not reading.options:
-        dataset = open_dataset(names, storage, may_be_empty=True)
+        dataset = open_dataset(names, storage, may_be_empty=True, own_types=True)
+        tell(dataset.notes, emit)
         return NewRows(dataset, dataset.schema)
     source, shown = opened_as_text(data, predictor.columns, kept, before.types, reading, storage)
     tell(source.notes, emit)

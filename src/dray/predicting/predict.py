@@ -18,6 +18,7 @@ from dray.batch.output import Output
 from dray.batch.predict_file import Columns, FileReport, OutputFile, PredictFile, RowsDone, StoreWait
 from dray.batch.table_files import kind_of_file
 from dray.batch.tasks import TaskRun, Workers
+from dray.data.conflicts import refuse_conflicts
 from dray.errors import ConfigError, nearest
 from dray.events.kinds import PhaseStarted, Progress, Warned
 from dray.events.telemetry import Sink, Telemetry
@@ -26,7 +27,7 @@ from dray.ingesting.noticed import of_extra_fields, tell
 from dray.learners.predictor import Counted, PredictionType, Predictor, Question
 from dray.learners.stored import open_model
 from dray.predicting.new_rows import NewRows, open_rows, where_predicted
-from dray.predicting.outputs import kept_fields, output_files, output_schema, rejects_of
+from dray.predicting.outputs import kept_fields, output_files, output_schema, rejects_of, require_elsewhere
 from dray.storage import DEFAULT, StorageOptions, absolute
 
 PROGRESS_EVERY_S = 0.2
@@ -108,6 +109,7 @@ def predict(
         known = tuple(name for name in predictor.columns if name not in missing)
         columns = Columns(known, missing, kept, file_column, row_number)
         schema = output_schema([*columns.carried, *fields])
+        require_elsewhere(out, inputs)
         asked = where_predicted(rows, inputs, workers, cluster, telemetry.emit)
         if predictor.uses_threads:
             decided = Workers.for_threads(asked, threads, cluster, len(files), rows.cells(len(predictor.columns)))
@@ -146,6 +148,7 @@ def predict(
 
 def _require_columns(predictor: Predictor, rows: NewRows, telemetry: Telemetry) -> tuple[str, ...]:
     """Return the columns that the data lacks, and warn of them; refuse data that is not for this model."""
+    refuse_conflicts(rows.schema, predictor.columns)
     missing = predictor.check(rows.schema)
     for name in missing:
         telemetry.emit(

@@ -38,6 +38,8 @@ NIGHT, DAY = dt.datetime(1969, 12, 31, 23), dt.datetime(2024, 1, 1, 23)
         ("date", [20240101], [None], 1),
         ("timestamp", [dt.date(2024, 1, 1)], [dt.datetime(2024, 1, 1)], 0),
         ("timestamp", ["2024-01-01T23:00:00+02:00", "2024-01-01 23:00", "x"], [DAY.replace(hour=21), DAY, None], 1),
+        ("timestamp", ["2024-01-01 23:00:00 UTC", "2024-01-01 23:00 GMT", "UTC"], [DAY, DAY, None], 1),
+        ("timestamp", ["2024-01-01 23:00:00.000000000", "2024-01-01T23:00:00.0000000Z"], [DAY, DAY], 0),
         ("timestamp", [float("nan"), 1.0], [None, None], 1),
         ("seconds", ["10:00:00", "10:30", "25:00:00"], [dt.time(10), dt.time(10, 30), None], 1),
         ("category", [b"a", b"\xff"], [None, None], 2),
@@ -53,6 +55,12 @@ def test_a_value_is_read_as_what_the_column_means(kind: str, values: list[Any], 
         else (found, count)
     )
     assert (from_dictionary.to_pylist(), again) == (wanted, lost)
+
+
+def test_the_day_of_a_timestamp_is_the_day_in_its_zone() -> None:
+    midnight = pa.array([dt.datetime(2023, 12, 31, 23), dt.datetime(2024, 1, 1, 22, 59)], pa.timestamp("us"))
+    found, lost = as_kind(midnight.cast(pa.timestamp("us", "Europe/Berlin")), "date")
+    assert (found.to_pylist(), lost) == ([dt.date(2024, 1, 1)] * 2, 0)
 
 
 @pytest.mark.parametrize("kind", ["number", "boolean", "date", "timestamp", "seconds", "category"])

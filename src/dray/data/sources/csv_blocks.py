@@ -21,6 +21,9 @@ from dray.data.sources.time_forms import UnfitTimeError, as_written, with_times
 from dray.data.sources.types import is_number
 
 _CONVERSION = re.compile(r"In CSV column #(\d+): (?:Row #\d+: )?(.*)", re.DOTALL)
+_TELLING_COLUMNS = 3
+"""From so many on, lines of a text that is cut off do not look like rows."""
+_LINE = re.compile(rb"[^\r\n]*(\r\n?|\n)")
 _ROW = re.compile(r"Row #(\d+)")
 _MISCOUNTED = re.compile(r"Expected (\d+) columns, got (\d+)")
 
@@ -49,15 +52,28 @@ class BlockReader:
                 return Parsed(self._read(self.form.without_comments(block.buffer)))
             except pa.ArrowInvalid:
                 return self._parse_carefully(block.data)
-        data = block.data
+        return self._parse_open(block.data)
+
+    def _parse_open(self, data: bytes) -> Parsed:
+        """Parse records of which the last opens a quote that is never closed.
+
+        Only its first line is bad if those after it are rows by themselves: else one quote would cost all of them.
+        """
         starts, _ = records(data, self.form.quoting())
         last = int(starts[-1])
-        before = data[:last]
+        before, text = data[:last], data[last:]
         parsed = self._parse_carefully(before) if last else Parsed()
-        if not self.form.is_comment(data[last:]):
-            rows, _ = self.form.records(before)
-            parsed.bad.append(BadRow(last, "a quote is opened and never closed", data[last:], len(rows)))
-        return parsed
+        if self.form.is_comment(text):
+            return parsed
+        line = _LINE.match(text)
+        after = Parsed()
+        if line is not None and len(self.names) >= _TELLING_COLUMNS:
+            text, rest = text[: line.end()], text[line.end() :]
+            after = Parsed() if ends_inside(rest, self.form.quoting()) else self._parse_carefully(rest)
+            if after.rows <= 2 * len(after.bad):
+                text, after = text + rest, Parsed()
+        parsed.bad.append(BadRow(last, "a quote is opened and never closed", text, len(self.form.records(before)[0])))
+        return parsed.followed_by(after, last + len(text))
 
     def _parse_carefully(self, data: bytes) -> Parsed:
         starts, ends = self.form.records(data)

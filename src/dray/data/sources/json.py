@@ -250,10 +250,12 @@ def open_json(
     types: Mapping[str, str | pa.DataType] | None = None,
     extra_fields: ExtraFields = "ignore",
     as_text: Collection[str] = (),
+    may_be_empty: bool = False,
 ) -> JsonSource:
     """Read samples of all files, and choose one shape.
 
     `as_text`: columns that are text where they hold single values, as if `types` said so; they need not be there.
+    `may_be_empty`: files without a record, which name no columns, have those of `as_text`.
     """
     if extra_fields not in ("reject", "ignore"):
         raise ConfigError(f'extra_fields is "{extra_fields}".', fix="Use reject or ignore.")
@@ -270,6 +272,11 @@ def open_json(
     text = {name: type_ for name, type_ in text.items() if seen.has_values(name)}
     shape = shape_of(seen, asked | text)
     if not len(flat_schema(shape)):
+        if may_be_empty and not any(_has_records(file, samples) for file, samples in sampled):
+            shape, _ = with_unseen(shape, {name: pa.string() for name in as_text})
+            return JsonSource(
+                ", ".join(locations), tuple(replace(file, layout="empty") for file, _ in sampled), storage, shape
+            )
         if all(file.layout == "empty" for file, _ in sampled):
             raise DataError(f"There are no rows in {', '.join(locations)}.", fix="Name JSON files that hold rows.")
         raise DataError(
@@ -290,6 +297,10 @@ def open_json(
     return JsonSource(
         ", ".join(locations), opened, storage, shape, extra_fields, frozenset(asked | text), times, notes=notes
     )
+
+
+def _has_records(file: JsonFile, samples: Sequence[bytes]) -> bool:
+    return any(len(items(sample) if file.layout == "array" else lines(sample)) for sample in samples)
 
 
 def _open(file: DataFile, storage: StorageOptions, size: int) -> tuple[JsonFile, list[bytes]]:

@@ -93,10 +93,10 @@ class Seen:
                 self.items.add(inner, origin)
 
     def has_values(self, path: str) -> bool:
-        """Whether a column has single values alone, or nulls: no lists, no objects."""
+        """Whether a column has single values, or nothing but nulls: not lists and objects alone."""
         for name, inner in self.fields.items():
             if name == path:
-                return not {"object", "list"} & set(inner.kinds)
+                return not inner.kinds or bool(inner.kinds.keys() - {"object", "list"})
             if path.startswith(f"{name}.") and inner.has_values(path[len(name) + 1 :]):
                 return True
         return False

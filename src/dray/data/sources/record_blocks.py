@@ -60,6 +60,21 @@ class Parsed:
     extra: Counter[str] = field(default_factory=Counter)
     """Rows by the field that was left out."""
 
+    @property
+    def rows(self) -> int:
+        """Good rows and bad ones."""
+        good = sum(int(batch.num_rows) for batch in self.batches)
+        return good + sum(1 for row in self.bad if row.row is not None)
+
+    def followed_by(self, other: Parsed, offset: int) -> Parsed:
+        """Return the rows of both; those of the other begin at this offset in the block."""
+        rows = self.rows
+        later = [
+            replace(bad, offset=bad.offset + offset, row=None if bad.row is None else bad.row + rows)
+            for bad in other.bad
+        ]
+        return Parsed([*self.batches, *other.batches], [*self.bad, *later], self.extra + other.extra)
+
 
 def whole_records(
     chunks: Iterable[bytes], cut: Callable[[bytes], int], offset: int, name: str

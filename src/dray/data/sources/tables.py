@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -61,14 +61,17 @@ def is_table(value: object) -> bool:
     return type(value).__module__.partition(".")[0] in ("pandas", "polars") and hasattr(type(value), "columns")
 
 
-def open_table(value: Any, *, may_be_empty: bool = False) -> TableSource:
-    """Return the rows of a pandas or polars frame or an Arrow table as a source."""
+def open_table(value: Any, *, may_be_empty: bool = False, as_text: Collection[str] = ()) -> TableSource:
+    """Return the rows of a pandas or polars frame or an Arrow table as a source.
+
+    `as_text`: the columns that are wanted. One of them with values of several kinds is text; others are left out.
+    """
     library = type(value).__module__.partition(".")[0]
     if library == "polars":
         value = value.collect() if hasattr(value, "collect") else value
         table = value.to_arrow()
     elif library == "pandas":
-        table = _from_pandas(value)
+        table = _from_pandas(value, as_text)
     elif isinstance(value, pa.RecordBatch):
         table = pa.Table.from_batches([value])
     else:
@@ -81,20 +84,27 @@ def open_table(value: Any, *, may_be_empty: bool = False) -> TableSource:
     return TableSource(f"a table of {library}", table.replace_schema_metadata())
 
 
-def _from_pandas(frame: Any) -> pa.Table:
+def _from_pandas(frame: Any, as_text: Collection[str]) -> pa.Table:
     frame = frame.rename(columns=str)
     require_distinct(list(frame.columns), "The table", fix="Rename one of them.")
-    arrays = []
+    columns: dict[str, pa.Array] = {}
     for name in frame.columns:
         try:
-            arrays.append(pa.array(frame[name], from_pandas=True))
+            columns[name] = pa.array(frame[name], from_pandas=True)
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+            if name in as_text:
+                values, missing = frame[name], frame[name].isna()
+                columns[name] = pa.array(
+                    [None if gone else str(value) for value, gone in zip(values, missing, strict=True)], pa.string()
+                )
+            if as_text:
+                continue
             reason = (str(error).splitlines() or [""])[0]
             raise DataError(
                 f'Column "{name}" of the pandas frame has values of several kinds: {reason}',
                 fix=f'Convert it to one kind first, such as frame["{name}"].astype(str).',
             ) from error
-    return pa.Table.from_arrays(arrays, names=list(frame.columns))
+    return pa.table(columns)
 
 
 def _usual(type_: pa.DataType) -> pa.DataType:

@@ -217,10 +217,25 @@ class TestBadRows:
         table, [reject] = read_all(source, ["x"])
         assert table["x"].to_pylist() == [1, 2] and reject.line == 4
 
-    def test_a_quote_that_is_never_closed_rejects_what_it_swallowed(self, tmp_path: Path) -> None:
-        table, [reject] = read_all(open_source(write(tmp_path / "a.csv", 'x,y\n1,a\n2,"b\n3,c\n')))
-        assert table.num_rows == 1
-        assert (reject.line, reject.reason, reject.text) == (3, "a quote is opened and never closed", '2,"b\n3,c')
+    @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+    def test_a_quote_that_is_never_closed_rejects_its_line_alone(self, end: str, tmp_path: Path) -> None:
+        text = end.join(["x,y,z", "1,a,", '2,"b,', "3,c,", "4", "5,e,", "6,f,", ""])
+        table, rejects = read_all(open_source(write(tmp_path / "a.csv", text)))
+        assert table["x"].to_pylist() == [1, 3, 5, 6]
+        assert [(reject.line, reject.text) for reject in rejects] == [(3, '2,"b,'), (5, "4")]
+        assert rejects[0].reason == "a quote is opened and never closed"
+
+    @pytest.mark.parametrize(
+        "text",
+        [
+            'x,y,z\n1,a,\n2,"b\nand, so\non, and, on\n',  # what follows are no rows
+            'x,y\n1,a\n2,"b\nno, yes\nmore, less\n',  # with two columns a text may look like rows
+        ],
+    )
+    def test_a_text_of_several_lines_that_is_cut_off_is_one_reject(self, text: str, tmp_path: Path) -> None:
+        table, [reject] = read_all(open_source(write(tmp_path / "a.csv", text), types={"x": "string"}))
+        assert table["x"].to_pylist() == ["1"]
+        assert (reject.line, reject.reason) == (3, "a quote is opened and never closed")
 
     def test_the_text_of_a_reject_is_cut(self, tmp_path: Path) -> None:
         _, [reject] = read_all(open_source(write(tmp_path / "a.csv", "x,y\n1,2\n" + "long" * 1000 + "\n")))

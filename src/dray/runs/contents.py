@@ -31,7 +31,11 @@ class Contents:
 def contents_of_run(location: str, storage: StorageOptions) -> Contents:
     """Return what is in the directory of a run that is not running; refuse any other, and a link."""
     refuse_links(location)
-    run = open_run(location, storage)
+    try:
+        run = open_run(location, storage)
+    except ModelError as error:
+        fix = "dray runs lists the runs. dray removes and replaces only what it knows as one: anything else is yours."
+        raise ModelError(error.what, fix=fix) from error
     if is_alive(run):
         process = run.document["process"]
         raise ModelError(

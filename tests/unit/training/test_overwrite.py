@@ -232,7 +232,13 @@ def test_a_file_that_the_command_reads_or_that_belongs_to_a_model_is_never_repla
 def test_an_output_on_a_store_is_not_removed_before_it_is_read(data: str, s3_server: S3Server) -> None:
     out = s3_server.url("out")
     train(data, "run")
-    dray.predict("run", data, out, keep=["one", "gaps", "whole", "flag", "colour", "shape", "day", "moment", "price", "weight"], workers=0)
+    dray.predict(
+        "run",
+        data,
+        out,
+        keep=["one", "gaps", "whole", "flag", "colour", "shape", "day", "moment", "price", "weight"],
+        workers=0,
+    )
     columns = len(dray.describe(out).columns)
     with pytest.raises(StorageError, match="is read by the same command"):
         dray.predict("run", out, out, workers=0, overwrite=True)

@@ -243,3 +243,14 @@ def test_an_output_on_a_store_is_not_removed_before_it_is_read(data: str, s3_ser
     with pytest.raises(StorageError, match="is read by the same command"):
         dray.predict("run", out, out, workers=0, overwrite=True)
     assert len(dray.describe(out).columns) == columns
+
+
+def test_what_was_left_between_two_renames_goes_with_the_next_one(data: str) -> None:
+    train(data, "run")
+    Path("run").rename(".run.dray-old")
+    Path(".run.dray-old/mine.txt").touch()
+    train(data, "run", overwrite=True)  # there is none to replace
+    assert Path(".run.dray-old").exists()
+    train(data, "run", overwrite=True)
+    assert {path.name for path in Path().iterdir()} == {"data", "run"}
+    assert Path("run/mine.txt").exists()

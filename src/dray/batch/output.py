@@ -2,7 +2,8 @@
 
 With `overwrite` it may hold what dray wrote there before. A directory is known by its mark, `.dray-output.json`, which
 lists its files: one that is not in it was written by something else, and the directory is refused. A single file cannot
-be marked (CSV has no place for it): a regular file of the very name that is asked for is replaced. Links are refused.
+be marked (CSV has no place for it): a regular file of the very name that is asked for is replaced, unless the command
+reads it, or it belongs to a run (`still_needed.py`). Links are refused.
 
 On local disks the new output is written beside, as .OUT.dray-new, and takes the place of the old one when it is
 complete. A store cannot rename: there the old output goes when the new one begins to be written.
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Self
@@ -19,11 +21,21 @@ from typing import Any, Self
 from pyarrow import fs as pafs
 
 from dray import __version__
+from dray.batch.still_needed import require_no_part_of_a_model, require_not_read
 from dray.errors import DAMAGE, StorageError
-from dray.runs.contents import files_below
 from dray.runs.files import RunFiles
+from dray.runs.own_files import files_below
 from dray.runs.replacing import beside, claim_beside, clear_beside, refuse_links, take_the_place
-from dray.storage import StorageOptions, absolute, is_s3, join, open_storage, remove_directory, translate_errors
+from dray.storage import (
+    DEFAULT,
+    StorageOptions,
+    absolute,
+    is_s3,
+    join,
+    open_storage,
+    remove_directory,
+    translate_errors,
+)
 
 MARK = ".dray-output.json"
 
@@ -42,16 +54,23 @@ class Output:
         is_file: bool,
         overwrite: bool = False,
         companion: str | None = None,
+        reads: Sequence[str] = (),
     ) -> None:
         """Refuse an `out` that holds something, or with `overwrite` something that dray did not write.
 
         `companion`: what may be written beside a single file, such as its list of rejects. One that is there belongs
         to an earlier output: it is refused too, or with `overwrite` removed by `remove_companion`.
+        `reads`: the locations that the command reads, which are never replaced while they are needed.
         """
         self.out, self._storage, self._is_file = absolute(out).rstrip("/"), storage, is_file
         self._replaces = overwrite and bool(entries(out, storage))
         if self._replaces:
             require_replaceable(self.out, storage, is_file=is_file)
+            if is_file:
+                require_not_read(self.out, reads)
+                require_no_part_of_a_model(self.out, storage)
+            elif is_s3(self.out):  # there the old one goes before the new one is written
+                require_not_read(self.out, reads)
             self._missing: list[Path] = []
         else:
             self._missing = require_free(out, storage)
@@ -76,7 +95,7 @@ class Output:
             if not self._is_file:
                 self._mark()
             if self._beside:
-                take_the_place(self.out)
+                take_the_place(self.out, _foreign)
         finally:
             if self._claim is not None:
                 os.close(self._claim)
@@ -156,15 +175,25 @@ def require_replaceable(out: str, storage: StorageOptions, *, is_file: bool) -> 
 
 def require_only(out: str, listed: dict[str, Any], storage: StorageOptions) -> None:
     """Refuse a directory with a file that is not `listed` (by its name, with its size or None), or with a link."""
-    sizes = _sizes(out, storage)
-    _, links = files_below(out, storage)
-    foreign = [name for name, size in sizes.items() if name not in listed or listed[name] not in (None, size)]
-    if foreign := sorted([*foreign, *links]):
+    if foreign := foreign_in(out, listed, storage):
         more = f" and {len(foreign) - 1} more" if len(foreign) > 1 else ""
         raise StorageError(
             f"{out} cannot be replaced: dray did not write {foreign[0]}{more} in it.",
             fix="Move that elsewhere, or name another place.",
         )
+
+
+def foreign_in(out: str, listed: dict[str, Any], storage: StorageOptions) -> list[str]:
+    """Return the names of what is not `listed`, or has another size, and of links."""
+    sizes = _sizes(out, storage)
+    _, links = files_below(out, storage)
+    foreign = [name for name, size in sizes.items() if name not in listed or listed[name] not in (None, size)]
+    return sorted([*foreign, *links])
+
+
+def _foreign(out: str) -> list[str]:
+    """Return what is in a local output that its mark does not list."""
+    return foreign_in(out, (_listed(out, DEFAULT) or {}) | {MARK: None}, DEFAULT)
 
 
 def entries(out: str, storage: StorageOptions) -> list[str]:

@@ -19,7 +19,7 @@ _json = click.option("--json", "as_json", is_flag=True, help="Print the result a
 _cache = click.option("--cache", metavar="DIR", help="Another cache, local or s3://. [default: ~/.cache/dray]")
 
 
-@click.group(invoke_without_command=True)
+@click.group(invoke_without_command=True, subcommand_metavar="[COMMAND]")
 @_cache
 @_json
 @storage_options
@@ -30,8 +30,22 @@ def cache(ctx: click.Context, cache: str | None, as_json: bool, storage: dict[st
     Runs and outputs are where you put them: dray runs lists runs, and dray runs rm removes them. Copies that were not
     used for 30 days go by themselves when another one is made.
     """
-    if ctx.invoked_subcommand is not None:
-        return
+    if ctx.invoked_subcommand is None:
+        _list(cache, as_json, storage)
+    elif cache is not None or as_json or storage:
+        raise click.UsageError(f"Options of dray cache {ctx.invoked_subcommand} go behind its name.", ctx)
+
+
+@cache.command("list")
+@_cache
+@_json
+@storage_options
+def list_command(cache: str | None, as_json: bool, storage: dict[str, str]) -> None:
+    """List what dray keeps, as dray cache does."""
+    _list(cache, as_json, storage)
+
+
+def _list(cache: str | None, as_json: bool, storage: dict[str, str]) -> None:
     from dataclasses import asdict
 
     from dray.storage import StorageOptions
@@ -62,7 +76,7 @@ def clear(older: str | None, yes: bool, cache: str | None, as_json: bool, storag
     from dataclasses import asdict
 
     from dray.clusters.leftovers import remove_leftover
-    from dray.events.format import many, size
+    from dray.events.format import size
     from dray.ingesting.copies import remove_copy
     from dray.runs.kept import JUST_USED_S, clearable, parse_age
     from dray.storage import StorageOptions
@@ -75,17 +89,21 @@ def clear(older: str | None, yes: bool, cache: str | None, as_json: bool, storag
     going = clearable(copies, JUST_USED_S if least is None else least, now) + clearable(others, least or 0, now)
     stays = [one for one in found if one not in going]
     if going:
-        require_yes(f"{many(len(going), 'entries')}, {size(sum(one.bytes for one in going))},", yes=yes)
+        require_yes(f"{_entries(len(going))}, {size(sum(one.bytes for one in going))},", yes=yes)
     for one in going:
         if one.kind == "copy":
             remove_copy(one, options)
         else:
             remove_leftover(one)
     freed = sum(one.bytes for one in going)
-    human(f"Removed {many(len(going), 'entries')}, {size(freed)}; {many(len(stays), 'entries')} kept (dray cache).")
+    human(f"Removed {_entries(len(going))}, {size(freed)}; {_entries(len(stays))} kept (dray cache).")
     if as_json:
         removed, kept = ([asdict(one) for one in some] for some in (going, stays))
         print_json({"removed": removed, "kept": kept, "bytes": freed})
+
+
+def _entries(number: int) -> str:
+    return "1 entry" if number == 1 else f"{number:,} entries"
 
 
 def _find(cache: str | None, storage: StorageOptions) -> list[Kept]:

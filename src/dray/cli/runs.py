@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.shell_completion import CompletionItem
 
 from dray.cli.options import storage_options
 from dray.cli.output import human, print_json, say
@@ -65,11 +66,12 @@ def rm(runs: Sequence[str], yes: bool, as_json: bool, storage: dict[str, str]) -
     from dray.cli.asking import require_yes
     from dray.events.format import many
     from dray.runs.contents import contents_of_run, remove_run
-    from dray.storage import StorageOptions
+    from dray.storage import StorageOptions, absolute
 
     options = StorageOptions(**storage)
     names = _names(options)
-    locations = list(dict.fromkeys(names.finished(run).rstrip("/") for run in runs))
+    named = [names.finished(run).rstrip("/") for run in runs]
+    locations = list({absolute(location): location for location in reversed(named)}.values())[::-1]  # ./a is a
     for location in locations:
         contents_of_run(location, options)
     require_yes(f"{many(len(locations), 'runs')} ({', '.join(locations)})", yes=yes)
@@ -104,8 +106,13 @@ class _WithCommands(click.Command):
             formatter.write_dl([(name, command.get_short_help_str(90)) for name, command in _COMMANDS.items()])
 
 
+def _commands(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Return the commands that the first word may be; where it is none, the shell offers files."""
+    return [CompletionItem(name) for name in _COMMANDS if name.startswith(incomplete)]
+
+
 @click.command(cls=_WithCommands)
-@click.argument("directory", required=False)
+@click.argument("directory", required=False, shell_complete=_commands)
 @json_option
 @storage_options
 def runs(directory: str | None, as_json: bool, storage: dict[str, str]) -> None:

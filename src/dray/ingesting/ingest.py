@@ -35,7 +35,7 @@ from dray.ingesting.moving_rows import POSITION
 from dray.ingesting.plan import group_bytes, make_tasks, part_name, task_bytes
 from dray.ingesting.progress import RowsProgress
 from dray.ingesting.recipe import SUBSETS, Recipe, require_columns
-from dray.ingesting.replacing import require_replaceable
+from dray.ingesting.replacing import foreign_in_ingest, require_replaceable
 from dray.ingesting.resuming import (
     as_planned,
     describe,
@@ -81,10 +81,9 @@ def ingest(
     if not overwrite or not require_replaceable(place, storage):
         return _Ingest(source, place, place, *work).run()
     if is_s3(place):  # a store cannot rename
-        remove_directory(place, storage)
-        return _Ingest(source, place, place, *work).run()
+        return _Ingest(source, place, place, *work, removes=True).run()
     result = _Ingest(source, beside(place), place, *work).run()
-    take_the_place(place)
+    take_the_place(place, foreign_in_ingest)
     return result
 
 
@@ -100,6 +99,8 @@ class _Ingest:
     options: Options
     emit: Emit
     output: Printed | None
+    removes: bool = False
+    """Whether what is there goes: when all that can be checked before is right."""
 
     def __post_init__(self) -> None:
         self.begun = time.perf_counter()
@@ -123,9 +124,10 @@ class _Ingest:
         )
         if self.transform is None:
             require_columns(self.recipe, filter_columns, self.source.schema.names)
-        unfinished = self.journal.plan()
+        unfinished = None if self.removes else self.journal.plan()
         if unfinished is None:
-            self.journal.require_free()
+            if not self.removes:
+                self.journal.require_free()
         else:
             self.source = as_planned(self.source, unfinished, self.out)
         target = task_bytes(self.source.bytes)
@@ -144,6 +146,8 @@ class _Ingest:
             compile_filter(self.recipe.filter, self.schema)
         require_splittable(self.recipe.split, self.schema)
         require_partitions(self.recipe, self.schema)
+        if self.removes:
+            remove_directory(self.out, self.storage)
         with self.journal.claimed():
             if (meanwhile := self.journal.plan()) is None:
                 self.journal.begin(plan)

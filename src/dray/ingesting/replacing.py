@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 
-from dray.batch.output import entries, require_only
+from dray.batch.output import entries, foreign_in, require_only
 from dray.errors import DAMAGE, StorageError
 from dray.ingesting.journal import FOLDER, REJECTS, RESULT
 from dray.runs.files import RunFiles
 from dray.runs.replacing import refuse_links
-from dray.storage import StorageOptions
+from dray.storage import DEFAULT, StorageOptions
 
 
 def require_replaceable(out: str, storage: StorageOptions) -> bool:
@@ -24,15 +24,25 @@ def require_replaceable(out: str, storage: StorageOptions) -> bool:
         return False
     if RESULT not in there and FOLDER in there:
         return False
-    files = RunFiles(out, storage)
-    listed = None
-    with suppress(*DAMAGE, StorageError):
-        if files.exists(RESULT):
-            listed = dict.fromkeys(json.loads(files.read_bytes(RESULT))["footers"])
+    listed = _listed(out, storage)
     if listed is None:
         raise StorageError(
             f"{out} cannot be replaced: it has no {RESULT} of a finished ingest: something else may have written it.",
             fix="Name another output, or remove it.",
         )
-    require_only(out, {**listed, RESULT: None, REJECTS: None}, storage)
+    require_only(out, listed, storage)
     return True
+
+
+def foreign_in_ingest(out: str) -> list[str]:
+    """Return the names of what is in a local output that its ingest did not write."""
+    return foreign_in(out, _listed(out, DEFAULT) or {}, DEFAULT)
+
+
+def _listed(out: str, storage: StorageOptions) -> dict[str, None] | None:
+    """Return the files of a finished ingest; None if there is none."""
+    files = RunFiles(out, storage)
+    with suppress(*DAMAGE, StorageError):
+        if files.exists(RESULT):
+            return {**dict.fromkeys(json.loads(files.read_bytes(RESULT))["footers"]), RESULT: None, REJECTS: None}
+    return None

@@ -99,7 +99,7 @@ def _other_data(wanted: Sequence[str], missing: Sequence[str], names: Sequence[s
     return DataError(
         f"The data does not have {of} that the model needs: {_some(missing)}.{nearest(missing[0], names)}",
         fix=f"Name the data that the model is for; its columns here are {_some(names)}. A file without a header needs "
-        f"the names of its columns, such as --read names={','.join(wanted[:3])}",
+        f"the names of all its {len(names):,} columns, in order: --read names=A,B,C",
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -24,7 +24,9 @@ _FAILURES = ".failures.jsonl"
 class ResultFiles:
     """What a map has given so far, in files of this machine; `publish` makes them appear at the output, whole."""
 
-    def __init__(self, out: str, storage: StorageOptions, scratch: Path, overwrite: bool = False) -> None:
+    def __init__(
+        self, out: str, storage: StorageOptions, scratch: Path, overwrite: bool = False, reads: Sequence[str] = ()
+    ) -> None:
         """Refuse an output that is not free."""
         self.rows = 0
         self.results = 0
@@ -32,7 +34,7 @@ class ResultFiles:
         self._out = out
         self._single = out.endswith((".parquet", ".jsonl"))
         failures = absolute(out).rstrip("/") + _FAILURES
-        self._output = Output(out, storage, is_file=self._single, overwrite=overwrite, companion=failures)
+        self._output = Output(out, storage, is_file=self._single, overwrite=overwrite, companion=failures, reads=reads)
         self._storage = storage
         self._scratch = scratch
         self._table: pq.ParquetWriter | None = None
@@ -100,10 +102,12 @@ class ResultFiles:
 
 
 @contextmanager
-def result_files(out: str, storage: StorageOptions, *, overwrite: bool = False) -> Iterator[ResultFiles]:
+def result_files(
+    out: str, storage: StorageOptions, *, overwrite: bool = False, reads: Sequence[str] = ()
+) -> Iterator[ResultFiles]:
     """Give the files of an output that is free, or may be replaced; what is not published goes away."""
     with tempfile.TemporaryDirectory(prefix="dray-map-") as scratch:
-        yield ResultFiles(out, storage, Path(scratch), overwrite)
+        yield ResultFiles(out, storage, Path(scratch), overwrite, reads)
 
 
 def as_table(value: Any) -> pa.Table | None:

@@ -16,6 +16,7 @@ from typing import Any, Literal, get_args
 from dray.batch.input_files import input_files
 from dray.batch.output import Output
 from dray.batch.predict_file import Columns, FileReport, OutputFile, PredictFile, RowsDone, StoreWait
+from dray.batch.still_needed import locations_of
 from dray.batch.table_files import kind_of_file
 from dray.batch.tasks import TaskRun, Workers
 from dray.data.conflicts import refuse_conflicts
@@ -118,7 +119,8 @@ def predict(
         job = PredictFile(predictor, question, columns, schema, storage, rows.source, rows.separators, rows.floats)
         run = TaskRun(decided, telemetry.emit, _Told(telemetry, rows.rows, rows.bytes))
         single = kind_of_file(out) is not None
-        with Output(out, storage, is_file=single, overwrite=overwrite, companion=rejects_of(out)) as place:
+        reads = locations_of(data)
+        with Output(out, storage, is_file=single, overwrite=overwrite, companion=rejects_of(out), reads=reads) as place:
             telemetry.emit(PhaseStarted("predict"))
             reports = list(run.run(job, [_written_at(place, file) for file in files]))
             if not any(report.rejected for report in reports):

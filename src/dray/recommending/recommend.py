@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from dray.batch.engine import Emit
 from dray.batch.output import Output
+from dray.batch.still_needed import locations_of
 from dray.batch.table_files import kind_of_file
 from dray.batch.tasks import Count, TaskRun, Workers
 from dray.data.parquet import open_dataset
@@ -115,7 +116,9 @@ def recommend(
         job = MakeLists(known, ListQuestion(top, exclude_seen, among), where.threads or 1, storage)
         tasks_run = TaskRun(where, telemetry.emit)
         single = out is not None and kind_of_file(out) is not None
-        with nullcontext() if out is None else Output(out, storage, is_file=single, overwrite=overwrite) as place:
+        reads = locations_of(events, *(ids for ids in (users, items) if isinstance(ids, str)))  # a list has the ids
+        wanted = None if out is None else Output(out, storage, is_file=single, overwrite=overwrite, reads=reads)
+        with wanted or nullcontext() as place:
             reports = _run(tasks_run, job, _written_at(place, tasks), count, telemetry)
     finally:
         telemetry.close()

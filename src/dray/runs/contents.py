@@ -1,14 +1,12 @@
-"""Which files of a run's directory dray wrote: only these are ever removed or replaced. Links are not among them."""
+"""What is in a run's directory: dray's files, and others. Only the former are ever removed or replaced."""
 
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from pyarrow import fs as pafs
 
@@ -16,16 +14,9 @@ from dray.errors import ModelError, StorageError
 from dray.runs.alive import is_alive
 from dray.runs.directory import open_run
 from dray.runs.files import MANIFEST
+from dray.runs.own_files import files_below, is_own
 from dray.runs.replacing import beside, clear_beside, refuse_links
 from dray.storage import StorageOptions, absolute, is_s3, open_storage, remove_directory, translate_errors
-
-_FILE = (
-    r"run\.json|model\.ubj|cuts\.parquet|rounds\.parquet|workers\.parquet|events\.jsonl|data\.json|alive|"
-    r"model/(model\.json|\w+\.(npy|arrow))|checkpoints/(latest\.json|round-\d+\.model)"
-)
-_OWN = re.compile(rf"({_FILE})")
-_BEGUN = re.compile(r"((?:.*/)?)\.([^/]+)\.[0-9a-f]+\.tmp")
-"""A file on its way, of a process that was killed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,38 +28,14 @@ class Contents:
     """What dray did not write, and every link."""
 
 
-def is_own(name: str, results: Mapping[str, Any]) -> bool:
-    """Whether a run writes a file of such a name; `results` are those that run.json lists. Pure."""
-    if begun := _BEGUN.fullmatch(name):
-        name = begun[1] + begun[2]
-    return name in results or _OWN.fullmatch(name) is not None
-
-
-def files_below(location: str, storage: StorageOptions) -> tuple[list[str], list[str]]:
-    """Return the names of the files below a directory, and of the links, which are not followed."""
-    if not is_s3(location):
-        files, links = [], []
-        with translate_errors(location):
-            for folder, directories, names in os.walk(location):
-                for name in [*directories, *names]:
-                    found = Path(folder) / name
-                    relative = found.relative_to(location).as_posix()
-                    if found.is_symlink():
-                        links.append(relative)
-                    elif name in names:
-                        files.append(relative)
-        return sorted(files), sorted(links)
-    filesystem, path = open_storage(location, storage)
-    with translate_errors(location):
-        entries = filesystem.get_file_info(pafs.FileSelector(path, recursive=True, allow_not_found=True))
-    named = (entry.path.removeprefix(path).lstrip("/") for entry in entries if entry.type == pafs.FileType.File)
-    return sorted(named), []
-
-
 def contents_of_run(location: str, storage: StorageOptions) -> Contents:
     """Return what is in the directory of a run that is not running; refuse any other, and a link."""
     refuse_links(location)
-    run = open_run(location, storage)
+    try:
+        run = open_run(location, storage)
+    except ModelError as error:
+        fix = "dray runs lists the runs. dray removes and replaces only what it knows as one: anything else is yours."
+        raise ModelError(error.what, fix=fix) from error
     if is_alive(run):
         process = run.document["process"]
         raise ModelError(

@@ -36,6 +36,7 @@ from dray.runs.alive import ALIVE, HEARTBEAT_S, LOST_AFTER_S, beat, is_alive, is
 from dray.runs.checkpoints import WrittenCheckpoint
 from dray.runs.files import MANIFEST, RunFiles
 from dray.runs.migrations import VERSION, migrated
+from dray.runs.own_files import foreign_in_run
 from dray.runs.recording import ROUNDS, WORKERS, Recording
 from dray.runs.replacing import take_the_place
 from dray.storage import DEFAULT, StorageOptions, is_s3, open_storage, remove_directory, translate_errors
@@ -180,7 +181,7 @@ class RunDirectory(RunFiles):
             self.describe(**_ending("finished", result=result))
         if final != self.location:
             with self._save_lock, self._manifest_lock:
-                take_the_place(final)
+                take_the_place(final, foreign_in_run)
                 self.location = final
 
     def fail(self, error: str, fix: str = "") -> None:

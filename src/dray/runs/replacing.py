@@ -8,12 +8,16 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
 from dray.durable import sync_directory
 from dray.errors import StorageError
 from dray.storage import is_s3, translate_errors
+
+Foreign = Callable[[str], Iterable[str]]
+"""Returns the names of what dray did not write in a directory, links among them."""
 
 
 def beside(out: str) -> str:
@@ -63,8 +67,11 @@ def _locked(place: str) -> int:
     return descriptor
 
 
-def take_the_place(out: str) -> None:
+def take_the_place(out: str, foreign: Foreign) -> None:
     """Put the content beside an output into its place, and remove the old one.
+
+    The new one may have taken hours: what was put into the old one meanwhile, by other hands than dray's, is what
+    `foreign` finds in a directory, and is moved over. Where the new one has the same name, it stays in .OUT.dray-old.
 
     Between two renames there is neither; a process that ends there leaves both beside, as .OUT.dray-new and
     .OUT.dray-old.
@@ -72,14 +79,35 @@ def take_the_place(out: str) -> None:
     old = _beside(out, "old")
     refuse_links(old)
     with translate_errors(out):
-        with suppress(FileNotFoundError):
-            shutil.rmtree(old)
+        _remove_but_foreign(old, out, foreign)
+        while os.path.lexists(old):  # what is in it has the name of a file that dray wrote, and was never looked for
+            old += "-2"
         with suppress(FileNotFoundError):  # it was removed meanwhile
             os.rename(out, old)  # noqa: PTH104
         os.rename(beside(out), out)  # noqa: PTH104
         sync_directory(Path(out).parent)
-        with suppress(FileNotFoundError):
-            shutil.rmtree(old)
+        _remove_but_foreign(old, out, foreign)
+
+
+def _remove_but_foreign(old: str, out: str, foreign: Foreign) -> None:
+    """Remove what dray wrote of an old output; move the rest to the same names in the present one.
+
+    It is removed under another name: half of it, left by a process that was killed, would look like something else's.
+    """
+    gone = _beside(out, "gone")
+    refuse_links(gone)
+    with suppress(FileNotFoundError):
+        shutil.rmtree(gone)
+    if not os.path.lexists(old) or Path(old).is_symlink():
+        return
+    for name in foreign(old) if Path(out).is_dir() else ():
+        place = Path(out) / name
+        if not os.path.lexists(place):
+            place.parent.mkdir(parents=True, exist_ok=True)
+            os.rename(Path(old) / name, place)  # noqa: PTH104
+    if not foreign(old):
+        os.rename(old, gone)  # noqa: PTH104
+        shutil.rmtree(gone)
 
 
 def _beside(out: str, which: str) -> str:

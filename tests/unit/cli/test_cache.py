@@ -139,3 +139,23 @@ def test_clear_asks_and_without_a_terminal_wants_yes(monkeypatch: pytest.MonkeyP
 def test_an_age_that_is_none_is_refused(age: str) -> None:
     refused = CliRunner().invoke(cache, ["clear", "--older", age, "--yes"])
     assert isinstance(refused.exception, ConfigError) and "7d" in refused.exception.fix
+
+
+def test_options_before_clear_are_refused_so_that_no_other_cache_is_cleared(tmp_path: Path) -> None:
+    copy = make_copy("data.csv")
+    done = CliRunner().invoke(cache, ["--cache", str(tmp_path / "other"), "clear", "--older", "0s", "--yes"])
+    assert done.exit_code == 2 and "go behind its name" in done.output
+    assert copy.exists()
+
+
+def test_list_is_what_cache_alone_shows(tmp_path: Path) -> None:
+    copy = make_copy("data.csv")
+    assert called("list")["kept"] == called()["kept"]
+    assert [one["location"] for one in called("list")["kept"] if one["kind"] == "copy"] == [str(copy)]
+    assert called("list", "--cache", str(tmp_path / "other"))["bytes"] == 0
+
+
+def test_one_entry_is_told_as_one() -> None:
+    make_copy("data.csv")
+    done = CliRunner().invoke(cache, ["clear", "--yes"])
+    assert "Removed 1 entry, " in done.stderr and "; 0 entries kept" in done.stderr

@@ -125,17 +125,20 @@ def test_the_lines_for_a_shell_are_printed(shell: str, capsys: pytest.CaptureFix
     assert f"_DRAY_COMPLETE={shell}_complete" in capsys.readouterr().out
 
 
-def test_bash_takes_the_lines_and_completes_by_them(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("line", "expected"), [("trai", "train"), ("runs di", "diff"), ("runs rm --y", "--yes"), ("cache cl", "clear")]
+)
+def test_bash_takes_the_lines_and_completes_by_them(line: str, expected: str, tmp_path: Path) -> None:
     script = f"""
         dray() {{ {sys.executable} -m dray "$@"; }}
         eval "$(dray completion bash)"
         echo '#!/bin/sh' > dray && echo 'exec {sys.executable} -m dray "$@"' >> dray && chmod +x dray
-        COMP_WORDS=(./dray trai) COMP_CWORD=1
+        COMP_WORDS=(./dray {line}) COMP_CWORD={len(line.split())}
         _dray_completion ./dray
         echo "${{COMPREPLY[@]}}"
     """
     done = subprocess.run(["bash", "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.stdout.split() == ["train"], done.stderr
+    assert done.stdout.split() == [expected], done.stderr
 
 
 def test_without_a_command_the_help_is_shown_and_the_exit_code_is_2(capsys: pytest.CaptureFixture[str]) -> None:

@@ -225,3 +225,21 @@ class TestRm:
         assert done.exception is None, done.exception
         assert [run["stays"] for run in json.loads(done.stdout)["removed"]] == [[], ["mine"]]
         assert {path.name for path in s3_server.directory.rglob("*") if path.is_file()} == {"mine"}
+
+
+def test_a_run_that_is_named_twice_is_removed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("a", "b"):
+        make_run("runs", name)
+    done = CliRunner().invoke(runs, ["rm", "a", "./runs/a", "runs/a/", f"{tmp_path}/runs/a", "b", "--yes", "--json"])
+    assert [one["run"] for one in json.loads(done.stdout)["removed"]] == ["runs/a", "runs/b"]
+    assert not list(Path("runs").iterdir())
+
+
+def test_a_damaged_run_is_not_removed_and_the_hint_does_not_speak_of_training(tmp_path: Path) -> None:
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken/run.json").write_text("{")
+    done = CliRunner().invoke(runs, ["rm", str(tmp_path / "broken"), "--yes"])
+    assert isinstance(done.exception, DrayError)
+    assert "only what it knows" in done.exception.fix
+    assert (tmp_path / "broken/run.json").exists()

@@ -106,3 +106,16 @@ def test_a_directory_that_has_a_percent_sign_in_its_name_is_that_directory(
     monkeypatch.chdir(tmp_path)
     Path("100%done").mkdir()
     assert Names(now=NOON).finished("100%done") == "100%done"
+
+
+@pytest.mark.parametrize("ended", ["fail", "interrupt"])
+def test_the_latest_to_resume_is_one_that_failed_or_was_stopped_and_never_a_finished_one(
+    ended: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, end in (("a", lambda run: getattr(run, ended)("why")), ("b", lambda run: run.finish({}))):
+        directory = RunDirectory.create(f"runs/{name}", run=name, config={})
+        end(directory)
+        directory.close()
+    assert Names().unfinished("latest") == "runs/a"
+    assert Names().finished("latest") == "runs/b"

@@ -143,3 +143,114 @@ def test_predictions_are_replaced_by_a_name_of_today(data: str) -> None:
         result = dray.predict("latest", data, "out/%Y-x", overwrite=overwrite, workers=0)
     assert "%" not in result.output
     assert Path(result.output, ".dray-output.json").exists()
+
+
+def test_what_was_put_into_an_output_while_the_new_one_was_made_stays(
+    data: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dray.runs import replacing
+
+    train(data, "run")
+    dray.predict("run", data, "out", workers=0)
+    dray.ingest(data, "rows")
+    rename = replacing.os.rename
+
+    def meanwhile(old: str, new: str) -> None:
+        if str(new).endswith(".dray-old"):
+            Path(old, "notes").mkdir()
+            Path(old, "notes/mine.txt").write_text("precious")
+            Path(old, "link").symlink_to("notes")
+        rename(old, new)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(replacing.os, "rename", meanwhile)
+        train(data, "run", rounds=3, overwrite=True)
+        dray.predict("run", data, "out", workers=0, overwrite=True)
+        dray.ingest(data, "rows", overwrite=True)
+    assert open_run("run").document["result"]["rounds"] == 3
+    for out in ("run", "out", "rows"):
+        assert Path(out, "notes/mine.txt").read_text() == "precious"
+        assert Path(out, "link").is_symlink()
+    assert {path.name for path in Path().iterdir()} == {"data", "run", "out", "rows"}
+
+
+def test_what_a_killed_process_left_of_an_old_output_is_not_taken_for_something_else(
+    data: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dray.runs import replacing
+
+    train(data, "run")
+    dray.predict("run", data, "out", workers=0)
+    mark = Path("out/.dray-output.json")
+
+    def killed(place: str) -> None:
+        Path(place, mark.name).unlink()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr(replacing.shutil, "rmtree", lambda place: killed(place) if Path(place).exists() else None)
+        Path("out/.dray-output.json").touch()
+        replacing.os.mkdir(beside("out"))
+        Path(beside("out"), "new").touch()
+        from dray.batch.output import _foreign
+
+        replacing.take_the_place("out", _foreign)
+    assert [path.name for path in Path("out").iterdir()] == ["new"]
+    Path("out/new").unlink()
+    dray.predict("run", data, "out", workers=0)
+    dray.predict("run", data, "out", workers=0, overwrite=True)
+    assert {path.name for path in Path().iterdir()} == {"data", "run", "out"}
+
+
+def test_an_ingest_on_a_store_stays_when_the_new_one_cannot_be_made(data: str, s3_server: S3Server) -> None:
+    rows = s3_server.url("rows")
+    dray.ingest(data, rows)
+    for source, asked in ((rows, {}), (data, {"filter": "id >"}), (data, {"columns": ["nope"]})):
+        with pytest.raises(DrayError):
+            dray.ingest(source, rows, overwrite=True, **asked)
+        assert dray.describe(rows).rows.value == 300
+    assert dray.ingest(data, rows, filter="id > 100", overwrite=True).rows_kept < 300
+
+
+def test_a_file_that_the_command_reads_or_that_belongs_to_a_model_is_never_replaced(data: str) -> None:
+    import pyarrow.parquet as pq
+
+    train(data, "run")
+    pq.write_table(pq.read_table(data), "rows.parquet")
+    content = Path("rows.parquet").read_bytes()
+    Path("elsewhere").symlink_to(".")
+    for read in ("rows.parquet", "./rows.parquet", "rows*.parquet", ["rows.parquet"], "elsewhere/rows.parquet"):
+        with pytest.raises(StorageError, match="is read by the same command"):
+            dray.predict("run", read, "rows.parquet", workers=0, overwrite=True)
+    with pytest.raises(StorageError, match="is a file of the run"):
+        dray.predict("run", "rows.parquet", "run/rounds.parquet", workers=0, overwrite=True)
+    assert Path("rows.parquet").read_bytes() == content
+    for overwrite in (False, True):
+        dray.predict("run", "rows.parquet", "run/predicted.parquet", workers=0, overwrite=overwrite)
+
+
+def test_an_output_on_a_store_is_not_removed_before_it_is_read(data: str, s3_server: S3Server) -> None:
+    out = s3_server.url("out")
+    train(data, "run")
+    dray.predict(
+        "run",
+        data,
+        out,
+        keep=["one", "gaps", "whole", "flag", "colour", "shape", "day", "moment", "price", "weight"],
+        workers=0,
+    )
+    columns = len(dray.describe(out).columns)
+    with pytest.raises(StorageError, match="is read by the same command"):
+        dray.predict("run", out, out, workers=0, overwrite=True)
+    assert len(dray.describe(out).columns) == columns
+
+
+def test_what_was_left_between_two_renames_goes_with_the_next_one(data: str) -> None:
+    train(data, "run")
+    Path("run").rename(".run.dray-old")
+    Path(".run.dray-old/mine.txt").touch()
+    train(data, "run", overwrite=True)  # there is none to replace
+    assert Path(".run.dray-old").exists()
+    train(data, "run", overwrite=True)
+    assert {path.name for path in Path().iterdir()} == {"data", "run"}
+    assert Path("run/mine.txt").exists()

@@ -108,7 +108,7 @@ class Map(AskedOfFunction):
         count = 0
         telemetry = Telemetry(sinks)
         try:
-            with result_files(self.out, self.storage, overwrite=self.overwrite) as files:
+            with result_files(self.out, self.storage, overwrite=self.overwrite, reads=self.data) as files:
                 function, todo = self.items()
                 telemetry.emit(PhaseStarted("map"))
                 for outcome in run(function, todo, options, telemetry.emit, self.output):

@@ -302,7 +302,7 @@ def test_the_data_itself_is_not_replaced_by_its_predictions(run: str) -> None:
     before = Path(data).read_text()
     Path("link.csv").symlink_to(data)
     for name in (data, str(Path(data).resolve()), "link.csv"):
-        with pytest.raises(dray.ConfigError, match="is the data itself"):
+        with pytest.raises(dray.StorageError, match="is read by the same command"):
             dray.predict(run, name, data, overwrite=True)
     assert Path(data).read_text() == before
 

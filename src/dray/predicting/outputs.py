@@ -96,20 +96,5 @@ def output_schema(fields: Sequence[pa.Field]) -> pa.Schema:
     return schema
 
 
-def require_elsewhere(out: str, inputs: Sequence[InputFile]) -> None:
-    """Refuse an output that would take the place of its own data."""
-    place = _real(out)
-    for file in inputs:
-        if _real(file.name) == place:
-            raise ConfigError(
-                f"The output {out} is the data itself: it would be replaced by its predictions.",
-                fix="Name another file.",
-            )
-
-
-def _real(location: str) -> str:
-    return location if is_s3(location) else os.path.realpath(location)
-
-
 def local_files(inputs: Sequence[InputFile]) -> list[str]:
     return [file.name for file in inputs if not is_s3(file.name)]

@@ -28,7 +28,7 @@ from dray.ingesting.noticed import of_extra_fields, tell
 from dray.learners.predictor import Counted, PredictionType, Predictor, Question
 from dray.learners.stored import open_model
 from dray.predicting.new_rows import NewRows, open_rows, where_predicted
-from dray.predicting.outputs import kept_fields, output_files, output_schema, rejects_of, require_elsewhere
+from dray.predicting.outputs import kept_fields, output_files, output_schema, rejects_of
 from dray.storage import DEFAULT, StorageOptions, absolute
 
 PROGRESS_EVERY_S = 0.2
@@ -110,7 +110,6 @@ def predict(
         known = tuple(name for name in predictor.columns if name not in missing)
         columns = Columns(known, missing, kept, file_column, row_number)
         schema = output_schema([*columns.carried, *fields])
-        require_elsewhere(out, inputs)
         asked = where_predicted(rows, inputs, workers, cluster, telemetry.emit)
         if predictor.uses_threads:
             decided = Workers.for_threads(asked, threads, cluster, len(files), rows.cells(len(predictor.columns)))

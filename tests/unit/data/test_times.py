@@ -75,6 +75,19 @@ def test_numbers_are_told_apart_by_their_size(values: list[Any], form: str) -> N
     assert recognise_numbers(pa.array(values, None if values else pa.int64())) == form
 
 
+def test_texts_of_whole_numbers_are_times_with_blanks_around_them_and_gaps() -> None:
+    texts = pa.array(["1551398400", " 1551398401 ", "", None])
+    assert recognise_numbers(texts) == recognise_numbers(texts.dictionary_encode()) == "seconds"
+
+
+def test_texts_of_whole_numbers_are_the_same_times_in_a_dictionary() -> None:
+    texts = pa.array(["1551398400123", None, "soon"])
+    for values in (texts, texts.dictionary_encode()):
+        times = times_of(values, "milliseconds")
+        assert times.valid.tolist() == [True, False, False]
+        assert times.float_seconds()[0] == 1551398400.123
+
+
 MOMENT = dt.datetime(2019, 3, 23, 20, 21, 9)
 
 

@@ -40,11 +40,12 @@ NUMBERS = [f"{i * 37 % 11}" for i in range(60)]
         (["a,b", "1,x", "?,y", "3,z"], ['--read "nulls=?"']),
         (["a,b", "1,NA", "-,3", "3,4", "NA,2"], ['--read "nulls=-,NA"']),
         (["a,b", *(f"{n},{'-999' if i % 9 == 0 else n}" for i, n in enumerate(NUMBERS))], ['--read "nulls=-999"']),
-        (["a;b", "1,5;x", "2;y", "3,25;z"], ["commas", "--read decimal=,"]),
-        (["a;b", "1.234,5;x", "2;y"], ["commas", "--read decimal=, --read thousands=."]),
-        (["a,b", '"1,234.5",x', "2,y"], ["--read thousands=,"]),
-        (["a,b", '"1,234",x', "2,y"], ["--read thousands=,"]),
-        (["a;b", "1 234,5;x", "2;y"], ["commas", '--read "thousands= " --read decimal=,']),
+        (["a;b", "1,5;x", "2;y", "3,25;z"], ["commas", '--read "decimal=,".']),
+        (["a;b", "1.234,5;x", "2;y"], ["commas", '--read "decimal=," --read "thousands=.".']),
+        (["a,b", '"1,234.5",x', "2,y"], ['--read "thousands=,".']),
+        (["a;b", "1,234.50;x", "887.89;y", "9;z"], ["semicolons", '--read "thousands=,".']),
+        (["a,b", '"1,234",x', "2,y"], ['--read "thousands=,"']),
+        (["a;b", "1 234,5;x", "2;y"], ["commas", '--read "thousands= " --read "decimal=,"']),
     ],
 )
 def test_what_looks_wrong_is_told_with_its_option(tmp_path: Path, lines: list[str], fixes: list[str]) -> None:

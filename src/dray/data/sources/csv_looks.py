@@ -72,7 +72,7 @@ class Looked:
 def notes_on(looked: Looked) -> list[Note]:
     """Return what the user should hear about the first rows."""
     found: list[Note] = []
-    for rule in (_header, _one_column, _quotes, _blanks, _separators, _missing, _sentinels):
+    for rule in (_comments, _header, _one_column, _quotes, _blanks, _separators, _missing, _sentinels):
         found += rule(looked)
     return found
 
@@ -118,6 +118,19 @@ def _header(looked: Looked) -> Iterator[Note]:
         yield Note(
             f"The first line of {looked.name} looks like a header ({shown}), but is read as a row.",
             fix="If it is one, use --read header=true.",
+        )
+
+
+def _comments(looked: Looked) -> Iterator[Note]:
+    """A header may begin with a mark (#chrom), and colours do (#ff0000): other rows that do, or none, tell."""
+    if "comment" in looked.stated or not looked.first or not looked.first[0].startswith("#"):
+        return
+    below = next(iter(looked.columns.values()))
+    marked = sum(value.startswith("#") for value in below)
+    if (marked or len(looked.columns) == 1) and marked <= len(below) / 2:
+        yield Note(
+            f"The first line of {looked.name} looks like a comment ({looked.first[0][:20]}), but is read as values.",
+            fix="If lines that begin so are no rows, use --read comment=#.",
         )
 
 

@@ -32,6 +32,8 @@ NUMBERS = [f"{i * 37 % 11}" for i in range(60)]
         (["0.23,5.07,'-1'", "0.15,-0.16,'-1'", "-0.78,0.44,'1'"], ["--read header=false", '--read "quote=\'"']),
         (["M,0.455,15", "F,0.35,7", "M,0.53,9"], ["--read header=false"]),
         (["7,3,a", "6,3,b", "8,4,a"], ["--read header=false"]),
+        (["# of May", "# by shop, in order", "a,b", "1,2", "3,4"], ["--read comment=#"]),
+        (["# by shop, in order", "# of May, old", "a,b", "x,y", "z,w"], ["--read comment=#"]),
         (["a,b", *("x;y;z,1",) * 3], []),
         (["text", *("I came; I saw", "no; yes; no", "a;b") * 2], []),
         (["a b;c", "x y;z", "x;u;v", "y;z;w", "o;i;z"], ['--read "delimiter=;"']),
@@ -60,6 +62,8 @@ def test_what_looks_wrong_is_told_with_its_option(tmp_path: Path, lines: list[st
     [
         ["country,2019,2020,2021", "DE,1,2,3", "FR,4,5,6"],
         ["0,1,2,3", "5,3,2,8", "7,7,7,7"],
+        ["#chrom,start", "x,1", "y,7"],
+        ["#color", "#ff0000", "#00ff00", "red"],
         ["x,y", "1,2", "3,4"],
         ["a,b", "x,y", "z,w"],
         ["note,n", "one; two,1", "three; four,2", "five; six,3"],

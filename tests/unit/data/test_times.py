@@ -60,6 +60,12 @@ def test_two_forms_in_a_column_are_told_with_one_of_each(texts: list[str]) -> No
     ("values", "form"),
     [
         ([1_569_888_000], "seconds"),
+        ([99_999_999_999], "seconds"),
+        ([100_000_000_000] * 3, "milliseconds"),
+        ([99_999_999_999_999] * 3, "milliseconds"),
+        ([100_000_000_000_000], "microseconds"),
+        ([99_999_999_999_999_000], "microseconds"),
+        ([100_000_000_000_000_000], "nanoseconds"),
         ([1_569_888_000_000, 0], "milliseconds"),
         ([1.5e12, None], "milliseconds"),
         ([1_569_888_000_000_000], "microseconds"),

@@ -18,7 +18,7 @@ from dray.cli.ingest import ingest
 from dray.cli.predict import predict
 from dray.cli.train import train
 from dray.data.open_source import open_source
-from dray.data.sources.sql_database import is_address
+from dray.data.sources.sql_database import database_of, is_address
 from dray.errors import ConfigError, DataError, DrayError
 
 
@@ -89,6 +89,9 @@ def test_what_to_read_from_a_database_is_told_in_flags(shop: Path) -> None:
 def test_sqlite_is_only_read(shop: Path) -> None:
     with pytest.raises(DataError, match=r"readonly|syntax"):
         open_source("sqlite:///shop.db", query="DELETE FROM sales")
+    connection = database_of("sqlite:///shop.db").connect()
+    with closing(connection), pytest.raises(sqlite3.OperationalError, match="readonly"):
+        connection.execute("DELETE FROM sales")
     assert open_source("sqlite:///shop.db", table="sales", key="id").rows == 2_000
 
 

@@ -71,7 +71,7 @@ def test_what_looks_wrong_is_told_with_its_option(tmp_path: Path, lines: list[st
         ["name", "Hans von Meier", "Eva zu Braun", "Jo de Black"],
         ["a", *("-999",) * 50],
         ["n", "-999", "-999", *NUMBERS],
-        ["point", "1 2", "3 4,5", "5 6"],
+        ["a b", "1 2", "3 4,5", "5 6"],
         ["t", *(f"{-i}" for i in range(1990, 2010)), "-999"],
         ["delta", *(f"{i - 999}" for i in range(60))],
         ["answer", "yes", "no", "?", "unknown"],

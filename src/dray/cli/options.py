@@ -176,8 +176,11 @@ def _read_value(name: str, text: str) -> Any:
 
 
 def pairs(given: Sequence[str], flag: str, parse: Callable[[str, str], Any] = _as_yaml) -> dict[str, Any]:
-    """Return NAME=VALUE arguments as a dict; `parse` converts the values, by default as YAML like in a run file."""
-    found = {}
+    """Return NAME=VALUE arguments as a dict; `parse` converts the values, by default as YAML like in a run file.
+
+    Of a name that is given again the last value counts; mappings are put together.
+    """
+    found: dict[str, Any] = {}
     for pair in given:
         import yaml  # here, so that --help does not load it
 
@@ -185,9 +188,13 @@ def pairs(given: Sequence[str], flag: str, parse: Callable[[str, str], Any] = _a
         if not equals or not name:
             raise ConfigError(f'"{pair}" is not NAME=VALUE.', fix=f"Write {flag} name=value.")
         try:
-            found[name] = parse(name, value)
+            parsed = parse(name, value)
         except yaml.YAMLError:
             raise ConfigError(
                 f'The value of {flag} "{pair}" is not YAML.', fix="Close its brackets and quotes."
             ) from None
+        before = found.get(name)
+        if isinstance(before, dict) and isinstance(parsed, dict):  # --read types={a: string} --read types={b: string}
+            parsed = {**before, **parsed}
+        found[name] = parsed
     return found

@@ -183,7 +183,10 @@ def _over(values: Mapping[str, Any], flag: Flag, given: Sequence[str]) -> Any:
     if base is None:
         fields = (learner.Config.model_fields for learner in _LEARNERS if flag in learner.flags)
         base = next(fields)[flag.key].get_default(call_default_factory=True)
-    return {**base, **pairs(given, f"--{_name(flag)}")} if isinstance(base, Mapping) else base
+    if not isinstance(base, Mapping):
+        return base
+    name = f"--{_name(flag)}"
+    return {**base, **(pairs(given, name, lambda _, text: text) if flag.texts else pairs(given, name))}
 
 
 def _base(data: Sequence[str], read: Any) -> tuple[dict[str, Any], str]:

@@ -134,7 +134,8 @@ def _nothing_readable(source: Source, taken: Sample) -> DataError:
     if not taken.rejected:
         return DataError(f"There are no rows in {source.name}.", fix="Name data that holds rows.")
     first = taken.rejects[0]
+    noticed = " ".join(f"{note.what} {note.fix}" for note in source.notes)
     return DataError(
         f"No row of {source.name} can be read: {taken.rejected:,} were tried. The first: {first.place}: {first.reason}",
-        fix="Check the format and how it is read, such as --read 'delimiter=;' or --read header=false.",
+        fix=noticed or "Check the format and how it is read, such as --read 'delimiter=;' or --read header=false.",
     )

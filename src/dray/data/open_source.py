@@ -24,7 +24,16 @@ from pyarrow import fs as pafs
 from dray.data.read_options import as_options
 from dray.data.source import Source
 from dray.data.sources.beside import notes_of
-from dray.data.sources.files import DataFile, FileSource, expand_data, find_files, head, plain_name
+from dray.data.sources.files import (
+    DataFile,
+    FileSource,
+    expand_data,
+    find_files,
+    head,
+    members,
+    passed_over_in,
+    plain_name,
+)
 from dray.data.sources.sql_database import Database, database_of, is_address
 from dray.data.sources.tables import is_table
 from dray.errors import ConfigError, DataError, nearest
@@ -87,7 +96,9 @@ def open_source(
 
     if isinstance(source, FileSource):
         empty = [file.file.location for file in source.files if not file.file.bytes]
-        seen = notes_of(expand_data(names, storage)[1], empty)
+        archives = {file.file.location: file.file for file in source.files if file.file.compression == "zip"}
+        inside = [name for archive in archives.values() for name in passed_over_in(archive, storage)]
+        seen = notes_of(expand_data(names, storage)[1] + inside, empty)
         source = replace(source, notes=seen + source.notes) if seen else source
     return with_partitions(source, names, storage)
 
@@ -107,25 +118,31 @@ def format_of(locations: Sequence[str], storage: StorageOptions) -> str:
         return "delta"
     by_format: dict[str, list[DataFile]] = defaultdict(list)
     unknown: list[DataFile] = []
-    for file in find_files(locations, storage):
-        _refuse_workbook(file)
-        ending = next((end for end in ENDINGS if plain_name(file.location).endswith(end)), None)
-        by_format[ENDINGS[ending]].append(file) if ending else unknown.append(file)
+    for stored in find_files(locations, storage):
+        said = _ending(stored.location)
+        for file in [stored] if said else members(stored, storage):
+            _refuse_workbook(file)
+            ending = said or _ending(file.name)
+            by_format[ENDINGS[ending]].append(file) if ending else unknown.append(file)
     for file in unknown[:1]:  # one decides for all files without a suffix
         by_format[_sniff(file, storage)] += unknown
     if len(by_format) == 1:
         return next(iter(by_format))
-    parts = [f"{len(files):,} {name} ({files[0].location})" for name, files in sorted(by_format.items())]
+    parts = [f"{len(files):,} {name} ({files[0].name})" for name, files in sorted(by_format.items())]
     raise DataError(
         f"{', '.join(locations)} has files of several formats: {', '.join(parts)}.",
         fix="Name files of one format, such as 'data/*.csv'; or give --format if the suffixes are wrong.",
     )
 
 
+def _ending(name: str) -> str | None:
+    return next((end for end in ENDINGS if plain_name(name).endswith(end)), None)
+
+
 def _refuse_workbook(file: DataFile) -> None:
-    if file.location.lower().endswith(_WORKBOOKS):
+    if file.name.lower().endswith(_WORKBOOKS):
         raise DataError(
-            f"{file.location} is a workbook, which dray does not read.",
+            f"{file.name} is a workbook, which dray does not read.",
             fix="Save the sheet as CSV, or read it with pandas.read_excel and give the frame to dray in Python.",
         )
 

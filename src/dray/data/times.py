@@ -93,7 +93,8 @@ def _decided(distinct: pa.Array, found: dict[str, Times], fits: dict[str, Bools]
 def recognise_numbers(values: pa.Array) -> str:
     """Return what numbers count since 1970, by their size: for texts of whole numbers too; no form if they are none."""
     if not (pt.is_integer(values.type) or pt.is_floating(values.type) or pt.is_decimal(values.type)):
-        texts = values.cast(pa.string()).drop_null()
+        texts = pc.utf8_trim_whitespace(values.cast(pa.string()).drop_null())
+        texts = texts.filter(pc.not_equal(texts, ""))
         if not len(texts) or not pc.all(pc.match_substring_regex(texts, _WHOLE)).as_py():
             return ""
         values = texts.cast(pa.float64())
@@ -132,7 +133,7 @@ def times_of(values: pa.Array, form: str) -> Times:
     if pt.is_date(arrow):
         days = values.cast(pa.date32()).cast(pa.int32()).cast(pa.int64())
         return read_numbers(pc.multiply(days, 86_400), "seconds")
-    if form in PER_SECOND and not _is_text(arrow):
+    if form in PER_SECOND and not (_is_text(arrow) or pt.is_dictionary(arrow)):  # a dictionary is of texts here
         return read_numbers(values, form)
     return read_times(values if pt.is_dictionary(arrow) else values.cast(pa.string()), form or ISO)
 

@@ -14,7 +14,8 @@ from pyarrow import fs as pafs
 from dray import s3
 from dray.batch.engine import Emit
 from dray.data.source import Source
-from dray.data.sources.files import in_parallel
+from dray.data.sources.files import FileSource, in_parallel
+from dray.data.sources.partitioned import PartitionedSource
 from dray.data.sources.sql import SqlSource
 from dray.data.sources.sql_ranges import KeyRange
 from dray.errors import DAMAGE, ConfigError, DataError, StorageError
@@ -31,7 +32,9 @@ _FILES = ("parquet", "csv", "json", "arrow")
 
 def describe(source: Source, recipe: Recipe, tasks: Sequence[Task], storage: StorageOptions) -> dict[str, Any]:
     """Return what identifies this ingest in the journal. The source's own storage options hold no secret."""
-    names = list(dict.fromkeys(piece.name for task in tasks for piece in task.pieces))
+    opened = source.files if isinstance(source, FileSource | PartitionedSource) else ()
+    stored = {file.file.name: file.file.location for file in opened}  # a file in a zip archive changes with that
+    names = list(dict.fromkeys(stored.get(piece.name, piece.name) for task in tasks for piece in task.pieces))
     where: StorageOptions = getattr(getattr(source, "dataset", source), "storage", storage)
     return {
         "version": VERSION,

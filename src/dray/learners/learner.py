@@ -74,6 +74,8 @@ class Flag:
     """May be given more than once: the key is a list."""
     pairs: bool = False
     """NAME=VALUE, may be repeated: put over those of the run file, or of the default."""
+    texts: bool = False
+    """The values of pairs are text, as it was typed; otherwise they are YAML, where %d is an error."""
     switch: bool = False
     """On or off: --name, --no-name."""
     name: str = ""

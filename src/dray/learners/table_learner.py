@@ -42,6 +42,7 @@ TIME_FORM = Flag(
     "How the text of a column of times is written, such as when=%d/%m/%Y; may be repeated. [default: found out]",
     "COLUMN=FORM",
     pairs=True,
+    texts=True,
     name="time-form",
 )
 

@@ -95,3 +95,8 @@ def test_an_open_bracket_is_refused() -> None:
         call("--read", "names=[a")
     with pytest.raises(ConfigError, match="is not YAML"):
         call("--read", "types={a: double")
+
+
+def test_types_that_are_given_one_by_one_are_put_together() -> None:
+    given = ("--read", "types={a: string}", "--read", "types={b: int64}", "--read", "nulls=a", "--read", "nulls=b")
+    assert call(*given)["source"] == {"types": {"a": "string", "b": "int64"}, "nulls": ["b"]}

@@ -70,6 +70,12 @@ def test_weights_are_put_over_those_of_the_run_file() -> None:
     assert asked("run.yaml").event_weights == {"view": 2, "buy": 3}
 
 
+@pytest.mark.parametrize("command", [("data", "--label", "y"), (*RECOMMENDER, "--time", "t")])
+@pytest.mark.parametrize("form", ["%d/%m/%Y %H:%M:%S", "[%d.%m.%Y]", "%Y%m%d", "seconds"])
+def test_the_form_of_a_time_is_the_text_that_was_typed(command: tuple[str, ...], form: str) -> None:
+    assert asked(*command, "--time-form", f"t={form}").time_form == {"t": form}
+
+
 def test_every_option_stands_in_one_section_of_the_help() -> None:
     options = [param for param in train.params if isinstance(param, click.Option) and not param.hidden]
     flags = {param.opts[0].lstrip("-") for param in options}

@@ -218,6 +218,12 @@ class TestText:
         with pytest.raises(DataError, match=r"No row of .* can be read: 2 .* line 2: 3 fields instead of 2"):
             describe(str(tmp_path))
 
+    def test_what_was_noticed_is_told_where_no_row_can_be_read(self, tmp_path: Path) -> None:
+        (tmp_path / "a.csv").write_text("# of May\na,b\n1,2\n1,2\n")
+        with pytest.raises(DataError, match="No row of") as raised:
+            describe(str(tmp_path))
+        assert "looks like a comment" in raised.value.fix and '"comment": "#"' in raised.value.fix
+
 
 class TestOtherSources:
     def test_arrow_files_are_estimated_from_their_batches(

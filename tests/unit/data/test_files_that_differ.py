@@ -89,3 +89,12 @@ def test_a_file_without_row_groups_gives_its_columns(tmp_path: Path) -> None:
     pq.write_table(pa.table({"x": pa.array([], pa.int64()), "y": pa.array([], pa.string())}), tmp_path / "a.parquet")
     write(tmp_path / "b.parquet", {"x": [1]})
     assert read(opened(tmp_path), ["x", "y"]) == [{"x": 1, "y": None}]
+
+
+def test_a_number_that_the_common_type_would_change_is_told_with_the_flags_of_both_commands(tmp_path: Path) -> None:
+    write(tmp_path / "a.parquet", {"x": [2**53 + 1]})
+    write(tmp_path / "b.parquet", {"x": [1.5]})
+    dataset = open_dataset([str(tmp_path)], DEFAULT)
+    with pytest.raises(DataError, match="int64, and double in all files together") as raised:
+        list(read_slices(list(dataset.row_groups), ["x"], [], DEFAULT))
+    assert "ignore" in raised.value.fix and "columns" in raised.value.fix

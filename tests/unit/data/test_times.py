@@ -60,6 +60,12 @@ def test_two_forms_in_a_column_are_told_with_one_of_each(texts: list[str]) -> No
     ("values", "form"),
     [
         ([1_569_888_000], "seconds"),
+        ([99_999_999_999], "seconds"),
+        ([100_000_000_000] * 3, "milliseconds"),
+        ([99_999_999_999_999] * 3, "milliseconds"),
+        ([100_000_000_000_000], "microseconds"),
+        ([99_999_999_999_999_000], "microseconds"),
+        ([100_000_000_000_000_000], "nanoseconds"),
         ([1_569_888_000_000, 0], "milliseconds"),
         ([1.5e12, None], "milliseconds"),
         ([1_569_888_000_000_000], "microseconds"),
@@ -73,6 +79,19 @@ def test_two_forms_in_a_column_are_told_with_one_of_each(texts: list[str]) -> No
 def test_numbers_are_told_apart_by_their_size(values: list[Any], form: str) -> None:
     values = [values[0]] * 2 + values if form == "milliseconds" and len(values) > 1 else values
     assert recognise_numbers(pa.array(values, None if values else pa.int64())) == form
+
+
+def test_texts_of_whole_numbers_are_times_with_blanks_around_them_and_gaps() -> None:
+    texts = pa.array(["1551398400", " 1551398401 ", "", None])
+    assert recognise_numbers(texts) == recognise_numbers(texts.dictionary_encode()) == "seconds"
+
+
+def test_texts_of_whole_numbers_are_the_same_times_in_a_dictionary() -> None:
+    texts = pa.array(["1551398400123", None, "soon"])
+    for values in (texts, texts.dictionary_encode()):
+        times = times_of(values, "milliseconds")
+        assert times.valid.tolist() == [True, False, False]
+        assert times.float_seconds()[0] == 1551398400.123
 
 
 MOMENT = dt.datetime(2019, 3, 23, 20, 21, 9)

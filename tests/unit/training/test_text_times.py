@@ -15,7 +15,10 @@ import pytest
 import xgboost
 
 import dray
+from dray.data.parquet import open_dataset
+from dray.data.time_columns import look_at_texts
 from dray.errors import ConfigError, DataError
+from dray.storage import DEFAULT
 from small_data import write
 
 ROWS = 3_000
@@ -197,6 +200,16 @@ def test_the_form_that_csv_was_read_with_is_kept_for_new_text() -> None:
     assert features()[1] == {"name": "pickup", "kind": "timestamp", "form": "%d.%m.%Y %H:%M:%S"}
     assert len(set(predicted(rides("%d.%m.%Y %H:%M:%S")))) > 20
     assert predicted(rides("%d.%m.%Y %H:%M:%S")) == predicted(rides(None))
+
+
+@pytest.mark.parametrize("at", [0, 15_000, 25_000])
+def test_the_start_the_middle_and_the_end_decide_whether_texts_are_times(at: int) -> None:
+    times = pc.strftime(pa.array(range(30_000), pa.timestamp("s")), "%d.%m.%Y %H:%M:%S").to_pylist()
+    other = [*times[:at], *["soon"] * 5_000, *times[at + 5_000 :]]
+    unlike = [f"{text}{row}" if text == "soon" else text for row, text in enumerate(other)]
+    for texts, found in ((times, ["t"]), (unlike, [])):
+        path = write(Path("texts.parquet"), pa.table({"t": texts}))
+        assert list(look_at_texts(open_dataset([path], DEFAULT), ["t"])) == found
 
 
 # Recommenders

@@ -8,8 +8,10 @@ from collections.abc import Sequence
 from dray.data.source import Note
 from dray.storage import absolute
 
+_DATA = r"(csv|tsv|tab|jsonl?|ndjson|parq|parquet|pq|arrows?|feather|ipc)(\.\w+)?"
+"""The ending of data, compressed or not: license_plates.csv and notice.parquet hold rows."""
 _BESIDE = re.compile(
-    r"(readme|licen[cs]e|copying|notice|changelog|checksums?|md5sums?|sha\d*sums?)([._-].*)?"
+    rf"(readme|licen[cs]e|copying|notice|changelog|checksums?|md5sums?|sha\d*sums?)([._-](?!(.*\.)?{_DATA}$).*)?"
     r"|.*\.(crc|md5|sha1|sha256|sha512|asc|sig|log|md|rst|pdf|html?)"
     r"|thumbs\.db|desktop\.ini",
     re.IGNORECASE,

@@ -61,7 +61,7 @@ def told(delimiter: str, name: str) -> Note:
     typed = TYPED.get(delimiter, delimiter)
     return Note(
         f"The values of {name} are divided by {WORDS[delimiter]}: they are read so.",
-        fix=f'To say it yourself, use --read "delimiter={typed}"; for commas --read delimiter=,.',
+        fix=f'To say it yourself, use --read "delimiter={typed}"; for commas --read "delimiter=,".',
     )
 
 

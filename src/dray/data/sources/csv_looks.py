@@ -48,6 +48,9 @@ _COMMA_THOUSANDS = re.compile(r"-?[1-9]\d{0,2}(,\d{3})+(\.\d+)?", re.ASCII)
 _POINT_THOUSANDS = re.compile(r"-?[1-9]\d{0,2}(\.\d{3})+(,\d+)?", re.ASCII)
 _BLANK_THOUSANDS = re.compile("-?[1-9]\\d{0,2}([ \u00a0\u202f'\u2019]\\d{3})+([.,]\\d+)?", re.ASCII)
 
+_DECIMAL_COMMA, _THOUSANDS_COMMA = '--read "decimal=,"', '--read "thousands=,"'
+"""In quotes, so that the point after it is not taken for a part of it."""
+
 Columns = Mapping[str, Sequence[str]]
 """The values of every column that are not empty, as text."""
 
@@ -69,7 +72,7 @@ class Looked:
 def notes_on(looked: Looked) -> list[Note]:
     """Return what the user should hear about the first rows."""
     found: list[Note] = []
-    for rule in (_header, _one_column, _quotes, _blanks, _separators, _missing, _sentinels):
+    for rule in (_comments, _header, _one_column, _quotes, _blanks, _separators, _missing, _sentinels):
         found += rule(looked)
     return found
 
@@ -115,6 +118,19 @@ def _header(looked: Looked) -> Iterator[Note]:
         yield Note(
             f"The first line of {looked.name} looks like a header ({shown}), but is read as a row.",
             fix="If it is one, use --read header=true.",
+        )
+
+
+def _comments(looked: Looked) -> Iterator[Note]:
+    """A header may begin with a mark (#chrom), and colours do (#ff0000): other rows that do, or none, tell."""
+    if "comment" in looked.stated or not looked.first or not looked.first[0].startswith("#"):
+        return
+    below = next(iter(looked.columns.values()))
+    marked = sum(value.startswith("#") for value in below)
+    if (marked or len(looked.columns) == 1) and marked <= len(below) / 2:
+        yield Note(
+            f"The first line of {looked.name} looks like a comment ({looked.first[0][:20]}), but is read as values.",
+            fix="If lines that begin so are no rows, use --read comment=#.",
         )
 
 
@@ -197,19 +213,21 @@ def _separator_of(values: Sequence[str]) -> str | None:
     with_mark = [value for value in values if not value.lstrip("-").isdigit()]
     if _are(_COMMA_THOUSANDS, with_mark):
         if not any("." in value for value in with_mark):
-            return "--read decimal=, (1,234 is a fraction) or --read thousands=, (1,234 is a thousand)"
-        return "--read thousands=,"
+            return f"{_DECIMAL_COMMA} (1,234 is a fraction) or {_THOUSANDS_COMMA} (1,234 is a thousand)"
+        return _THOUSANDS_COMMA
+    if all(_COMMA_THOUSANDS.fullmatch(value) or _POINT.fullmatch(value) for value in with_mark):
+        return _THOUSANDS_COMMA
     if _are(_COMMA, with_mark):
-        return "--read decimal=,"
+        return _DECIMAL_COMMA
     if all(_POINT_THOUSANDS.fullmatch(value) or _COMMA.fullmatch(value) for value in with_mark):
-        return "--read decimal=, --read thousands=."
+        return f'{_DECIMAL_COMMA} --read "thousands=."'
     if all(
         _BLANK_THOUSANDS.fullmatch(value) or _POINT.fullmatch(value) or _COMMA.fullmatch(value) for value in with_mark
     ):
         mark = next((match[1][0] for value in with_mark if (match := _BLANK_THOUSANDS.fullmatch(value))), " ")
         mark = "'" if mark in APOSTROPHES else " "  # each is taken for those that look like it
         comma = any("," in value for value in with_mark)
-        return f'--read "thousands={mark}"' + (" --read decimal=," if comma else "")
+        return f'--read "thousands={mark}"' + (f" {_DECIMAL_COMMA}" if comma else "")
     return None
 
 

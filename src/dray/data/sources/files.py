@@ -216,28 +216,39 @@ def _stream(opened: RandomFile, file: DataFile, skip: int) -> Iterator[bytes]:
 
 
 def members(file: DataFile, storage: StorageOptions) -> list[DataFile]:
-    """Return the files in a zip archive; any other file is itself."""
+    """Return the files of data in a zip archive; any other file is itself."""
     if file.compression != "zip" or file.member is not None:
         return [file]
     with RandomFile(file, storage) as opened, _archive(opened, file) as archive:
-        names = [info.filename for info in archive.infolist() if not info.is_dir()]
-    wanted = [
-        name for name in names if not name.startswith("__MACOSX/") and not name.rpartition("/")[2].startswith(".")
-    ]
+        wanted, _ = _inside(archive)
     if not wanted:
         raise DataError(f"There is no file in {file.location}.", fix="Name an archive that holds data.")
     return [replace(file, member=name) for name in wanted]
 
 
+def passed_over_in(file: DataFile, storage: StorageOptions) -> list[str]:
+    """Return the names of what is beside the data in a zip archive."""
+    with RandomFile(file, storage) as opened, _archive(opened, file) as archive:
+        return [f"{file.location}/{name}" for name in _inside(archive)[1]]
+
+
+def _inside(archive: zipfile.ZipFile) -> tuple[list[str], list[str]]:
+    """Return the files of data, and those beside them; what a system adds for itself is neither."""
+    named = [info.filename for info in archive.infolist() if not info.is_dir()]
+    named = [name for name in named if not name.startswith("__MACOSX/") and not name.rpartition("/")[2].startswith(".")]
+    passed_over = beside(named, [])
+    return [name for name in named if name not in passed_over], passed_over
+
+
 def _unzipped(opened: RandomFile, file: DataFile, skip: int) -> Iterator[bytes]:
     with _archive(opened, file) as archive:
-        names = [info.filename for info in archive.infolist() if not info.is_dir()]
-        if file.member is None and len(names) != 1:
+        names = _inside(archive)[0] if file.member is None else [file.member]
+        if len(names) != 1:
             raise DataError(
                 f"{file.location} has {len(names):,} files; of this format an archive may have one.",
                 fix="Unpack it, and name the directory.",
             )
-        with archive.open(file.member or names[0]) as stream:
+        with archive.open(names[0]) as stream:
             while chunk := stream.read(CHUNK_BYTES):
                 if skip < len(chunk):
                     yield chunk[skip:]

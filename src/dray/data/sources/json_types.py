@@ -121,10 +121,11 @@ class Seen:
             kinds.pop("integer", None)  # an id that is 17 in some places and "x17" in others
         if len(kinds) > 1:
             (one, first), (other, second) = list(kinds.items())[:2]
+            named = _NAMES.get(one, "string")
+            text = "numbers, true and false are text there, and " if named == "string" else ""
             raise DataError(
                 f'"{path}" has values of two types: {_PLAIN[one]} in {first} but {_PLAIN[other]} in {second}.',
-                fix=f"Give its type, {flag_of_type(path, _NAMES.get(one, 'string'))}: rows with anything else are "
-                "then rejected.",
+                fix=f"Give its type, {flag_of_type(path, named)}: {text}rows with anything else are then rejected.",
             )
         return self._one_kind(next(iter(kinds)), path, asked, unknown) if kinds else unknown
 

@@ -21,7 +21,7 @@ class PartitionedSource:
 
     inner: Source
     constants: Mapping[str, tuple[Constant, ...]]
-    """By file."""
+    """By file, or file of an archive."""
     storage: StorageOptions
 
     @property
@@ -75,4 +75,5 @@ def with_partitions(source: Source, locations: Sequence[str], storage: StorageOp
     if not any(parts):
         return source
     types = {key: source.schema.field(key).type for key, _ in parts[0] if key in source.schema.names}
-    return PartitionedSource(source, dict(zip(files, constants_of(parts, types), strict=True)), storage)
+    pieces = [file.file.name for file in source.files]  # type: ignore[attr-defined]
+    return PartitionedSource(source, dict(zip(pieces, constants_of(parts, types), strict=True)), storage)

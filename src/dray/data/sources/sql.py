@@ -125,12 +125,15 @@ def select(query: str, columns: str, condition: str = "", end: str = "") -> str:
 def _query(query: str | None, table: str | None) -> str:
     if (query is None) == (table is None):
         raise ConfigError(
-            "A database needs a query or a table.", fix='Give one of query="SELECT ..." and table="name".'
+            "A database needs a query or a table.",
+            fix="Give one of the two: --read table=NAME, or --read 'query=SELECT ...'.",
         )
     if query is not None:
         return query.strip().rstrip(";")
     if not _TABLE.fullmatch(str(table)):
-        raise ConfigError(f"{table!r} is not the name of a table.", fix='Use query="SELECT ..." for anything else.')
+        raise ConfigError(
+            f"{table!r} is not the name of a table.", fix="For anything else, use --read 'query=SELECT ...'."
+        )
     return f"SELECT * FROM {table}"  # noqa: S608
 
 
@@ -158,9 +161,19 @@ def _sample(
     types: Mapping[str, str | pa.DataType] | None,
     declared: Mapping[str, pa.DataType],
 ) -> tuple[pa.Schema, pa.Table]:
+    def later(name: str) -> list[Any]:
+        column = _quoted(name, database) if database.dialect != "unknown" else name
+        try:
+            with _executed(database, select(query, column, f"{column} IS NOT NULL")) as cursor:
+                return [value for (value,) in cursor.fetchmany(SAMPLE_ROWS)]
+        except DataError:
+            if database.dialect != "unknown":
+                raise
+            return []  # how the database writes such a name is not known
+
     def look(text: str) -> tuple[pa.Schema, pa.Table]:
         with _executed(database, text) as cursor:
-            return plain_schema(cursor, SAMPLE_ROWS, types, declared)
+            return plain_schema(cursor, SAMPLE_ROWS, types, declared, later)
 
     try:
         return look(select(query, "*", end=f" LIMIT {SAMPLE_ROWS}"))

@@ -100,7 +100,7 @@ class Database:
         """Return a new connection of DB-API's or ADBC's."""
         try:
             if self.factory is not None:
-                return self.factory()
+                return self._checked(self.factory())
             if self.dialect == "postgresql":
                 self._check_encoding()
                 return load("adbc_driver_postgresql.dbapi").connect(self._expanded())
@@ -109,7 +109,7 @@ class Database:
             if self.dialect in ("sqlite", "duckdb"):
                 return _connect_to_file(self.dialect, self._expanded())
             if self.address is not None and _is_function(self.address):
-                return load_function(self.address)()
+                return self._checked(load_function(self.address)())
         except DrayError:
             raise
         except Exception as error:  # database drivers raise anything
@@ -122,6 +122,14 @@ class Database:
             fix="Use postgresql://..., databricks://..., sqlite:///file, duckdb:file, or the name of a function that "
             "connects: module:function.",
         )
+
+    def _checked(self, connection: Any) -> Any:
+        if not (hasattr(connection, "cursor") and hasattr(connection, "close")):
+            raise ConfigError(
+                f"{self.name} returned {type(connection).__name__}, which is not a connection of ADBC or DB-API.",
+                fix="Have the function return what a driver's connect() returns, such as sqlite3.connect(path).",
+            )
+        return connection
 
     def failed(self, error: Exception) -> DataError:
         """Return a database driver's error about a query as ours."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 from warnings import catch_warnings, simplefilter
@@ -20,12 +20,26 @@ ROWS_AT_ONCE = 10_000
 _NUMERIC = ("numeric", "decimal")
 
 
+Later = Callable[[str], Sequence[Any]]
+_UNFIT = (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, ValueError)
+"""What pyarrow raises for a value that a type cannot hold."""
+
+
+def _nothing(_name: str) -> Sequence[Any]:
+    return ()
+
+
 def plain_schema(
-    cursor: Any, most: int, types: Mapping[str, str | pa.DataType] | None, declared: Mapping[str, pa.DataType]
+    cursor: Any,
+    most: int,
+    types: Mapping[str, str | pa.DataType] | None,
+    declared: Mapping[str, pa.DataType],
+    later: Later = _nothing,
 ) -> tuple[pa.Schema, pa.Table]:
     """Return the schema for the rows of a cursor, and the first rows.
 
-    `declared`: the type of a column whose values are of several kinds.
+    `declared`: the type of a column whose values are of several kinds, or all missing. `later`: values of a column that
+    the first rows do not have.
     """
     if forms := forms_in(types):
         name, form = next(iter(forms.items()))
@@ -36,7 +50,7 @@ def plain_schema(
     if not _has_arrow(cursor):
         names = [str(column[0]) for column in cursor.description]
         rows = cursor.fetchmany(most)
-        schema = _guess(names, rows, asked_types(types, names), declared)
+        schema = _guess(names, rows, asked_types(types, names), declared, later)
         _, bad = _columns(rows, schema)
         columns, _ = _columns([row for index, row in enumerate(rows) if index not in bad], schema)
         return schema, pa.Table.from_arrays(columns, schema=schema)
@@ -132,13 +146,16 @@ def _guess(
     rows: Sequence[Sequence[Any]],
     asked: Mapping[str, pa.DataType],
     declared: Mapping[str, pa.DataType],
+    later: Later = _nothing,
 ) -> pa.Schema:
     fields = []
     for index, name in enumerate(names):
         values = [_simple(row[index]) for row in rows]
+        if rows and name not in asked and all(value is None for value in values):
+            values = [_simple(value) for value in later(name)]
         try:
-            type_ = asked.get(name) or pa.array(values).type
-        except (pa.ArrowInvalid, pa.ArrowTypeError):
+            type_ = asked.get(name) or _type_of(values)
+        except _UNFIT:
             if name in declared:
                 fields.append(pa.field(name, declared[name]))
                 continue
@@ -147,7 +164,7 @@ def _guess(
                 f'Column "{name}" holds values of several kinds: {", ".join(kinds)}.',
                 fix=f"Cast it in the query, or give its type: {flag_of_type(name)}; other rows are rejected.",
             ) from None
-        fields.append(pa.field(name, pa.string() if pt.is_null(type_) else type_))
+        fields.append(pa.field(name, declared.get(name, pa.string()) if pt.is_null(type_) else type_))
     return pa.schema(fields)
 
 
@@ -158,14 +175,28 @@ def _columns(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> tuple[list[pa.
     for at, field in enumerate(schema):
         values = [_simple(row[at]) for row in rows]
         try:
-            columns.append(pa.array(values, field.type))
-        except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, ValueError):
+            columns.append(_array(values, field.type))
+        except _UNFIT:
             for index, value in enumerate(values):
                 try:
-                    pa.scalar(value, field.type)
-                except (pa.ArrowInvalid, pa.ArrowTypeError, OverflowError, ValueError):
+                    _array([value], field.type)
+                except _UNFIT:
                     bad.setdefault(index, f'column "{field.name}": {str(value)[:100]!r} is not {field.type}')
     return columns, bad
+
+
+def _type_of(values: Sequence[Any]) -> pa.DataType:
+    try:
+        return pa.array(values).type
+    except OverflowError:  # whole numbers beyond int64
+        return pa.array(values, pa.uint64()).type
+
+
+def _array(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
+    """Return the values; raise where one does not fit. pyarrow makes 1 of 1.5 in a column of whole numbers."""
+    if not pt.is_floating(type_) and any(isinstance(value, float) and not value.is_integer() for value in values):
+        raise ValueError
+    return pa.array(values, type_)
 
 
 def _simple(value: Any) -> Any:

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from reading import read_all, rows
 
+import dray
 from dray.data.open_source import open_source
 from dray.data.source import Source
 from dray.data.sources.csv_separators import Separators
@@ -261,6 +263,31 @@ class TestArchives:
         path = self.archive(tmp_path / "a.zip", members)
         source = open_source(path, format="csv")
         assert columns(source) == {"x": [1, 1, 1, 2]} and source.bytes == (tmp_path / "a.zip").stat().st_size
+
+    @pytest.mark.parametrize("name", ["a.zip", "a.csv.zip"])
+    def test_a_zip_archive_needs_no_format_and_is_written_as_parquet(self, tmp_path: Path, name: str) -> None:
+        members = {"a.csv": "x;y\n1;2\n", "b.csv": "x;y\n3;4\n", "__MACOSX/._a.csv": "\0", "README.txt": "x"}
+        source = open_source(self.archive(tmp_path / name, members))
+        assert columns(source) == {"x": [1, 3], "y": [2, 4]}
+        assert "README.txt" in source.notes[0].what
+        dray.ingest(str(tmp_path / name), str(tmp_path / "out"))
+        assert pq.read_table(tmp_path / "out").to_pydict() == {"x": [1, 3], "y": [2, 4]}
+
+    def test_zip_archives_may_be_in_directories_with_values(self, tmp_path: Path) -> None:
+        for year in (2023, 2024):
+            (tmp_path / f"year={year}").mkdir()
+            self.archive(tmp_path / f"year={year}" / "a.zip", {"a.csv": "x\n1\n", "b.csv": "x\n2\n"})
+        assert columns(open_source(str(tmp_path))) == {"x": [1, 2, 1, 2], "year": [2023, 2023, 2024, 2024]}
+
+    def test_a_zip_archive_of_one_json_file_may_have_a_readme(self, tmp_path: Path) -> None:
+        members = {"a.jsonl": '{"x": 1}\n', "__MACOSX/._a.jsonl": "\0", "README.md": "x"}
+        assert columns(open_source(self.archive(tmp_path / "a.zip", members))) == {"x": [1]}
+
+    def test_a_zip_archive_of_files_of_several_formats_or_of_a_workbook_is_told(self, tmp_path: Path) -> None:
+        with pytest.raises(DataError, match=r"several formats: 1 csv \(.*a.zip/a.csv\), 1 json"):
+            open_source(self.archive(tmp_path / "a.zip", {"a.csv": "x\n1\n", "a.json": "{}"}))
+        with pytest.raises(DataError, match=r"b.zip/a.xlsx is a workbook"):
+            open_source(self.archive(tmp_path / "b.zip", {"a.xlsx": "PK"}))
 
     def test_a_damaged_archive_is_told(self, tmp_path: Path) -> None:
         path = Path(self.archive(tmp_path / "a.csv.zip", {"a.csv": "x\n1\n"}))

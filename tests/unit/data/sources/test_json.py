@@ -351,6 +351,10 @@ def test_passing_over_what_fits_finds_what_looking_at_everything_does(objects: l
 
 
 class TestNumbersAmongText:
+    def test_a_number_whose_name_ends_like_that_of_a_text_stays_a_number(self, tmp_path: Path) -> None:
+        objects = [{"id": "a", 'x"id': 1}, {"id": 7, 'x"id': 2}]
+        assert rows(open_source(write(tmp_path / "a.jsonl", lines(objects)))) == [objects[0], {"id": "7", 'x"id': 2}]
+
     def test_whole_numbers_among_text_ids_are_text(self, tmp_path: Path) -> None:
         text = '{"id": "a7", "n": 1}\n{"id": 17, "n": 2}\n{"id": "17", "n": 3}\n{"id": null, "n": 4}\n'
         source = open_source(write(tmp_path / "a.json", text))

@@ -16,6 +16,7 @@ from reading import read_all, rows
 
 from dray.data.open_source import open_source
 from dray.data.source import Source
+from dray.data.sources.beside import beside
 from dray.errors import ConfigError, DataError, DrayError
 
 TABLE = pa.table({"x": range(100), "s": [f"t{i}" for i in range(100)]})
@@ -201,6 +202,11 @@ class TestFilesBesideTheData:
             assert sum(len(batch) for piece in source.pieces() for batch in source.read(piece, None, print)) == 4
             [note] = source.notes
             assert note.what == f"4 files beside the data passed over: LICENSE, README.txt, a.{ending}.md5, load.log."
+
+    @pytest.mark.parametrize("name", ["license_plates.csv", "notice-2024.csv.gz", "changelog.csv", "readme.v2.tsv"])
+    def test_a_file_with_the_ending_of_data_is_never_passed_over(self, tmp_path: Path, name: str) -> None:
+        assert beside(["a.csv", name], []) == []
+        assert beside(["a.csv", f"{name}.md5"], []) == [f"{name}.md5"]
 
     def test_a_file_that_is_named_is_never_passed_over(self, tmp_path: Path) -> None:
         (tmp_path / "a.csv").write_text("x\n1\n")

@@ -290,6 +290,14 @@ def test_conditions_cover_everything() -> None:
     assert key.literal(time) == "TIMESTAMP WITH TIME ZONE '2024-01-01 00:00:00+00:00'"
 
 
+def test_whole_numbers_beyond_int64_are_unsigned() -> None:
+    from dray.data.sources.sql_rows import _guess
+
+    assert _guess(["x"], [(2**64 - 1,), (None,), (0,)], {}, {}).field("x").type == pa.uint64()
+    with pytest.raises(DataError, match="several kinds: int"):
+        _guess(["x"], [(2**64,), (-1,)], {}, {})
+
+
 def test_decimals_of_a_driver_become_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     from dray.data.sources.sql_rows import _guess
 

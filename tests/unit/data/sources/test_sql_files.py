@@ -18,7 +18,7 @@ from dray.cli.ingest import ingest
 from dray.cli.predict import predict
 from dray.cli.train import train
 from dray.data.open_source import open_source
-from dray.data.sources.sql_database import is_address
+from dray.data.sources.sql_database import database_of, is_address
 from dray.errors import ConfigError, DataError, DrayError
 
 
@@ -51,9 +51,47 @@ def test_a_text_in_a_column_of_numbers_is_rejected_with_its_reason(shop: Path) -
     assert reject.reason == "column \"price\": 'free' is not double"
 
 
+@pytest.mark.parametrize("address", ["sqlite:///late.db", "late:connect"])
+def test_a_column_that_is_empty_in_the_first_rows_has_the_type_of_its_values(shop: Path, address: str) -> None:
+    with closing(sqlite3.connect("late.db")) as connection, connection:
+        connection.execute("CREATE TABLE t (id INTEGER, late, never REAL)")
+        values = [(i, None if i < 1_500 else i / 2, None) for i in range(2_000)]
+        connection.executemany("INSERT INTO t VALUES (?, ?, ?)", values)
+    (shop.parent / "late.py").write_text("import sqlite3\ndef connect():\n    return sqlite3.connect('late.db')\n")
+    source = open_source(address, table="t")
+    table, rejects = read_all(source)
+    assert rejects == [] and table["late"].to_pylist() == [late for _, late, _ in values]
+    assert str(source.schema.field("never").type) == ("double" if address.startswith("sqlite") else "string")
+
+
+def test_a_fraction_in_a_column_of_whole_numbers_is_rejected_and_not_cut_off(shop: Path) -> None:
+    with closing(sqlite3.connect("late.db")) as connection, connection:
+        connection.execute("CREATE TABLE t (n NUMERIC)")
+        connection.executemany("INSERT INTO t VALUES (?)", [(i,) for i in range(1_500)] + [(7.5,), (8.0,)])
+    source = open_source("sqlite:///late.db", table="t")
+    table, [reject] = read_all(source)
+    assert table["n"].to_pylist() == [*range(1_500), 8] and reject.reason == "column \"n\": '7.5' is not int64"
+    assert rows(open_source("sqlite:///late.db", table="t", types={"n": "double"}))[1_500] == {"n": 7.5}
+
+
+def test_a_function_that_returns_no_connection_is_told(shop: Path) -> None:
+    (shop.parent / "no_shop.py").write_text("def connect():\n    return 'shop.db'\n")
+    with pytest.raises(ConfigError, match="no_shop:connect returned str, which is not a connection"):
+        open_source("no_shop:connect", table="sales")
+
+
+def test_what_to_read_from_a_database_is_told_in_flags(shop: Path) -> None:
+    for table in ((), ("--read", "table=my sales")):
+        done = CliRunner().invoke(describe, ["sqlite:///shop.db", *table])
+        assert "--read 'query=SELECT ...'" in done.exception.fix  # type: ignore[union-attr]
+
+
 def test_sqlite_is_only_read(shop: Path) -> None:
     with pytest.raises(DataError, match=r"readonly|syntax"):
         open_source("sqlite:///shop.db", query="DELETE FROM sales")
+    connection = database_of("sqlite:///shop.db").connect()
+    with closing(connection), pytest.raises(sqlite3.OperationalError, match="readonly"):
+        connection.execute("DELETE FROM sales")
     assert open_source("sqlite:///shop.db", table="sales", key="id").rows == 2_000
 
 

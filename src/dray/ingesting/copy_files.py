@@ -78,8 +78,8 @@ def result_of(files: RunFiles) -> dict[str, Any] | None:
 def _tells_of_rows(document: dict[str, Any]) -> bool:
     """Whether a copy's document has the figures that a run tells of; another version's may lack some."""
     result = document["result"]
-    counts = all(type(result[name]) is int for name in ("rows_kept", "rows_read", "rows_rejected"))
-    return counts and isinstance(result["rejects"], str | None) and isinstance(document.get("at"), str | None)
+    counts = [result[name] for name in ("rows_kept", "rows_read", "rows_rejected")] + [*result["extra_fields"].values()]
+    return all(type(count) is int for count in counts) and isinstance(result["rejects"], str | None) and isinstance(document.get("at"), str | None)
 
 
 def keep_for(copy: str, run: str, storage: StorageOptions) -> None:

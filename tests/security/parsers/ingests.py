@@ -228,8 +228,8 @@ PARSERS = {
     "cache_parquet": _of_copy("part-00000.parquet", _copy_rows, lambda rows: rows == ROWS),
     "kept_for": _of_copy(
         "_kept_for.json",
-        lambda copy: copy_files._needed(str(copy), DEFAULT),
-        lambda needed: needed is False,  # its run is finished; what cannot be read counts as needed
+        lambda copy: copy_files.unfinished_run(str(copy), DEFAULT),
+        lambda needed_by: needed_by is None,  # its run is finished; what cannot be read counts as needed
         structured=True,
     ),
 }

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from dray.batch import output
 from dray.cli.runs import _print_table
 from dray.elastic.checkpoint_writer import as_checkpoint
 from dray.errors import DrayError
@@ -16,8 +18,11 @@ from dray.learners.stored import learner_of, open_recommender
 from dray.learners.xgboost.previous import read_previous
 from dray.runs.alive import beat, is_alive
 from dray.runs.checkpoints import Checkpoints, WrittenCheckpoint
+from dray.runs.comparing import compare_runs
+from dray.runs.contents import contents_of_run
 from dray.runs.directory import RunDirectory, open_resumable, open_run
 from dray.runs.listing import RunSummary, list_runs
+from dray.runs.parameters import differing
 from dray.runs.recording import Recording
 from dray.runs.trained_on import trained_on
 from dray.storage import DEFAULT
@@ -64,6 +69,8 @@ def _file(
 def _manifest(place: str) -> dict[str, Any]:
     return _each(
         listed=lambda: _listed(place),
+        compared=lambda: compare_runs(place, place),
+        contents=lambda: contents_of_run(place, DEFAULT),
         config=lambda: _config(open_run(place), DEFAULT, {}),
         resumable=lambda: open_resumable(place),
         trained_on=lambda: trained_on(open_run(place)),
@@ -76,14 +83,14 @@ def _manifest(place: str) -> dict[str, Any]:
 
 def _listed(place: str) -> list[RunSummary]:
     found = list_runs(place)
-    _print_table(found)
+    _print_table(found, differing([summary.parameters for summary in found if summary.parameters]))
     return found
 
 
 def _is_read(read: dict[str, Any]) -> bool:
     """Whether a manifest was read in every way that its status allows; it lies among files of an XGBoost run."""
     (summary,) = read["listed"]
-    wanted = {"listed", "config", "trained_on", "model", "learner", "alive"}
+    wanted = {"listed", "compared", "contents", "config", "trained_on", "model", "learner", "alive"}
     wanted |= {"resumable"} if summary.status == "lost" else set()
     return summary.status in ("finished", "lost") and read.keys() == wanted and read["model"] and not read["alive"]
 
@@ -134,7 +141,27 @@ def _alive() -> Parser:
     return Parser(inputs, parse, lambda alive: alive is True, structured=True)
 
 
+def _mark() -> Parser:
+    """The list of what dray wrote into a directory: with it the directory may be replaced."""
+    places: list[Path] = []
+
+    def inputs() -> list[bytes]:
+        place = Path(tempfile.mkdtemp(), "output")
+        places.append(place)
+        with output.Output(str(place), DEFAULT, is_file=False) as out:
+            place.mkdir(exist_ok=True)
+            Path(out.writing(str(place / "part-0.parquet"))).write_bytes(b"rows")
+        return [(place / output.MARK).read_bytes()]
+
+    def parse(content: bytes) -> list[str]:
+        (places[0] / output.MARK).write_bytes(content)
+        return output._foreign(str(places[0]))
+
+    return Parser(inputs, parse, lambda foreign: foreign == [], structured=True)
+
+
 PARSERS = {
+    "output_mark": _mark(),
     "manifest": _file((*FINISHED, *KILLED), "run.json", _manifest, _is_read, structured=True),
     "data": _file(
         (*FINISHED, *KILLED),

@@ -78,8 +78,10 @@ def result_of(files: RunFiles) -> dict[str, Any] | None:
 def _tells_of_rows(document: dict[str, Any]) -> bool:
     """Whether a copy's document has the figures that a run tells of; another version's may lack some."""
     result = document["result"]
-    counts = [result[name] for name in ("rows_kept", "rows_read", "rows_rejected")] + [*result["extra_fields"].values()]
-    return all(type(count) is int for count in counts) and isinstance(result["rejects"], str | None) and isinstance(document.get("at"), str | None)
+    names = ("rows_kept", "rows_read", "rows_rejected")
+    counts = [*(result[name] for name in names), *result["extra_fields"].values()]
+    told = isinstance(result["rejects"], str | None) and isinstance(document.get("at"), str | None)
+    return told and all(type(count) is int for count in counts)
 
 
 def keep_for(copy: str, run: str, storage: StorageOptions) -> None:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 
+from dray.batch.still_needed import locations_of, require_not_read
 from dray.config.run_file import RunConfig
-from dray.events.telemetry import Sink
+from dray.events.telemetry import Sink, Telemetry
 from dray.learners.registry import find
 from dray.learners.result import RunResult
 from dray.runs.contents import make_room
 from dray.runs.directory import REPLACES, RunDirectory, new_run_id
-from dray.storage import StorageOptions, absolute
+from dray.storage import StorageOptions, absolute, is_s3
 from dray.training.checks import check_learner, require_library
 from dray.training.run import run
+from dray.training.run_data import RunData
 
 
 def train(
@@ -31,6 +34,9 @@ def train(
     number = new_run_id()
     storage = StorageOptions(**config.storage.model_dump())
     out = config.out or f"runs/{number}"
+    if config.overwrite and is_s3(out):  # the earlier run goes before this one begins: a mistake must not cost it
+        require_not_read(out, locations_of(config.continue_from, config.data, config.eval))
+        _require_usable(config, storage)
     place = make_room(out, storage) if config.overwrite else out
     directory = RunDirectory.create(
         place,
@@ -42,6 +48,15 @@ def train(
         **({REPLACES: absolute(out)} if place != out else {}),
     )
     return run(config, storage, directory, sinks)
+
+
+def _require_usable(config: RunConfig, storage: StorageOptions) -> None:
+    """Raise what the footers and columns of the data would end the run with."""
+    data = RunData(config, storage, Telemetry([]))
+    with closing(data), closing(find(config.model).driver_side(config, storage, lambda _event: None)) as driver:
+        train_data = data.open(config.data, partial(driver.check_schema, evaluation=False))
+        check_eval = partial(driver.check_schema, evaluation=True)
+        driver.open(train_data, data.open(config.eval, check_eval, train_data) if config.eval else None)
 
 
 def versions(model: str) -> dict[str, str]:

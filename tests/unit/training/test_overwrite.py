@@ -120,6 +120,18 @@ def test_a_run_on_a_store_is_replaced(data: str, s3_server: S3Server) -> None:
     assert train(data, s3_server.url("runs/now"), rounds=3, overwrite=True).rounds == 3
 
 
+def test_a_run_on_a_store_stays_when_the_new_one_cannot_begin(data: str, s3_server: S3Server) -> None:
+    out = s3_server.url("runs/now")
+    digest = train(data, out).model_digest
+    with pytest.raises(dray.DataError, match='no column "z"'):
+        train(data, out, weight="z", overwrite=True)
+    with pytest.raises(dray.DataError, match="gone"):
+        train("gone.parquet", out, overwrite=True)
+    with pytest.raises(dray.StorageError, match="read by the same command"):
+        train(data, out, continue_from=out, overwrite=True)
+    assert dray.load(out).digest() == digest
+
+
 def test_an_ingest_is_replaced_and_only_an_ingest(data: str) -> None:
     dray.ingest(data, "out")
     dray.ingest(data, "out", filter="id > 100", overwrite=True)

@@ -78,7 +78,8 @@ def absolute(location: str) -> str:
         raise StorageError(
             # Not first in the sentence: all of it would count as the address, and be masked.
             f"Locations of {match[1]}:// are not supported: {masked(location)}.",
-            fix="Use a local path or s3://bucket/key.",
+            fix="Use a local path or s3://bucket/key; of a database, the name of a function that connects to it, as "
+            "module:function.",
         )
     # Not of pathlib: resolve() would follow links, and thousands of files are asked for.
     return os.path.abspath(os.path.expanduser(location))  # noqa: PTH100, PTH111

@@ -47,7 +47,7 @@ from dray.ingesting.resuming import (
 from dray.ingesting.split import require_splittable
 from dray.ingesting.task import TaskRunner, too_many_rejects
 from dray.ingesting.transform import Function, Transform, find_schema
-from dray.ingesting.writing import MOST_PARTITIONS, Layout, require_partitions, too_many_partitions
+from dray.ingesting.writing import MOST_PARTITIONS, Layout, require_partitions, require_storable, too_many_partitions
 from dray.ingesting.written import IngestResult, Report, Written
 from dray.runs.replacing import beside, take_the_place
 from dray.storage import DEFAULT, StorageOptions, absolute, is_s3, join, remove_directory
@@ -145,6 +145,7 @@ class _Ingest:
         if self.recipe.filter:
             compile_filter(self.recipe.filter, self.schema)
         require_splittable(self.recipe.split, self.schema)
+        require_storable(self.recipe, self.schema)
         require_partitions(self.recipe, self.schema)
         if self.removes:
             remove_directory(self.out, self.storage)

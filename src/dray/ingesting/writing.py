@@ -275,6 +275,19 @@ def divide(batch: pa.RecordBatch, columns: Sequence[str]) -> Iterator[tuple[str,
         yield folder, batch.take(pa.array(np.sort(order[bounds[index] : bounds[index + 1]])))
 
 
+def require_storable(recipe: Recipe, schema: pa.Schema) -> None:
+    """Refuse columns of a type that Parquet does not have, such as the intervals of a database."""
+    for name in recipe.output(schema.names):
+        try:
+            pq.write_table(pa.schema([schema.field(name)]).empty_table(), pa.BufferOutputStream())
+        except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
+            type_ = schema.field(name).type
+            raise DataError(
+                f'The column "{name}" is of a type that Parquet does not have: {type_}.',
+                fix="Leave it out: --columns names those to write. Or make it a number or text in the query.",
+            ) from error
+
+
 def require_partitions(recipe: Recipe, schema: pa.Schema) -> None:
     """Refuse partition columns that a directory's name cannot express, or that leave no column for the files."""
     for name in recipe.partition_by:

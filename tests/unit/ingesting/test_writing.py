@@ -11,6 +11,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
+import dray
 from dray.errors import DataError
 from dray.ingesting import plan, writing
 from dray.ingesting.recipe import HashSplit, Recipe
@@ -161,3 +162,14 @@ def test_parts_and_directories_go_together(tmp_path: Path) -> None:
     assert {file.name for file in written} == {f"{p}/k={k}/part.parquet" for p in ("train", "test") for k in (0, 1)}
     assert sum(file.rows for file in written) == 100
     assert {file.part for file in written} == {"train", "test"}
+
+
+def test_a_column_that_parquet_cannot_hold_is_refused_before_anything_is_read(tmp_path: Path) -> None:
+    spans = pa.array([pa.MonthDayNano([1, 2, 3])] * 2)
+    with pa.ipc.new_file(str(tmp_path / "rows.arrow"), pa.schema([("x", pa.int64()), ("span", spans.type)])) as writer:
+        writer.write_batch(pa.record_batch([pa.array([1, 2]), spans], ["x", "span"]))
+    out = tmp_path / "out"
+    with pytest.raises(DataError, match=r'"span" is of a type that Parquet does not have'):
+        dray.ingest(str(tmp_path / "rows.arrow"), str(out))
+    assert not out.exists()
+    assert dray.ingest(str(tmp_path / "rows.arrow"), str(out), columns=["x"]).rows_kept == 2

@@ -34,6 +34,7 @@ from dray.learners.factorization.implicit_share import ImplicitPlan, shape_of
 from dray.learners.factorization.known import Known, merge
 from dray.learners.factorization.measuring import TestPairs, list_baseline, rating_baseline
 from dray.learners.factorization.model import FactorModel
+from dray.learners.factorization.odd_users import odd_users
 from dray.learners.factorization.previous import read_previous
 from dray.learners.factorization.result import FactorResult
 from dray.learners.factorization.saving import PairCollection, explicit_factors, forget_untrained, implicit_factors
@@ -48,8 +49,6 @@ from dray.runs.directory import RunDirectory
 from dray.runs.trained_on import HeldOut, held_out
 from dray.storage import StorageOptions
 
-MOSTLY_SINGLE = 0.9
-"""A share of users with one row above which the column may be another one, such as that of an order."""
 MODEL = "model"
 """The directory of the model, within that of the run."""
 
@@ -246,12 +245,8 @@ class FactorDriver:
                 noun="ratings" if config.kind == "explicit" else "pairs",
             )
         )
-        single = int(np.count_nonzero(known.user_counts == 1))
-        if single > MOSTLY_SINGLE * len(known.user_ids):
-            self._warn(
-                f"{single:,} of {len(known.user_ids):,} users have one row only: little can be learned of them.",
-                f"Check that --user names the right column: it is {config.user!r}.",
-            )
+        for what, fix in odd_users(config.user, known.user_ids, known.user_counts):
+            self._warn(what, fix)
         if config.kind == "explicit" and notes.duplicates:
             self._warn(f"{notes.duplicates:,} ratings are of a pair that had one before: the last one counts.", "")
         if notes.cancelled:

@@ -26,6 +26,7 @@ import pyarrow.types as pt
 from dray.data.features import dictionary_of, is_text, require_column
 from dray.errors import DataError, nearest
 from dray.learners.factorization.factors import Floats, Ints
+from dray.learners.factorization.filter_text import column_in_filter, value_in_filter
 from dray.learners.factorization.times import Doubles, require_time
 from dray.learners.ids import ids_like
 
@@ -286,7 +287,7 @@ def refusal(wrong: Wrong, trouble: Trouble, rows: int) -> DataError:
     """Return the error for rows that cannot be used."""
     column, some = trouble.column, f"{trouble.rows:,} of {rows:,} rows"
     such = f'"{trouble.value}" in {trouble.file}' if trouble.value else f"one of them in {trouble.file}"
-    filtered = f"dray data ingest ... --filter '{_filter_name(column)} %s'"
+    filtered = f"dray data ingest ... --filter '{column_in_filter(column)} %s'"
     if wrong in ("no user", "no item"):
         side = wrong.removeprefix("no ")
         what = f'{some} have no {side} in "{column}", {such}.'
@@ -297,7 +298,7 @@ def refusal(wrong: Wrong, trouble: Trouble, rows: int) -> DataError:
     elif wrong == "text time":
         what = f'The time column "{column}" holds text that is not a time in {some}, such as {such}'
         what += f", row {trouble.position + 1:,} of all data."
-        fix = f"Correct them, or leave them out: {filtered % f'!= {_quoted_text(trouble.value)}'}. "
+        fix = f"Correct them, or leave them out: {filtered % f'!= {value_in_filter(trouble.value)}'}. "
         fix += f"--time-form '{column}=FORM' reads another form."
     elif wrong == "no rating":
         what, fix = f'{some} have no rating in "{column}", {such}.', f"Leave them out: {filtered % '>= 0'}."
@@ -322,11 +323,3 @@ def first_example(column: pa.Array, wrong: Mask) -> tuple[int, str]:
     row = int(np.argmax(wrong))
     value: Any = column[row].as_py()
     return row, "" if value is None else str(value)[:100]
-
-
-def _quoted_text(text: str) -> str:
-    return '"' + text.replace('"', '\\"') + '"'
-
-
-def _filter_name(column: str) -> str:
-    return column if column.isidentifier() else f'col("{column}")'

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
@@ -51,6 +51,10 @@ def with_times(
             made += _parts(column, look, schema)
         else:
             made.append(column)
+    if config.times == "number" and "times" not in config.model_fields_set:
+        told += _as_numbers(
+            [column.name for column in made if column.kind in ("date", "timestamp") and not column.form]
+        )
     return tuple(_kept_readable(made, config)), told
 
 
@@ -101,6 +105,16 @@ def _as_number(name: str, look: Look) -> Warned:
         "in order.",
         "--times parts makes year, month, weekday, hour and days of them; --times category keeps them as texts.",
     )
+
+
+def _as_numbers(names: Sequence[str]) -> Iterator[Warned]:
+    if names:
+        columns = ("Column " if len(names) == 1 else "Columns ") + ", ".join(f'"{name}"' for name in names)
+        yield Warned(
+            f"{columns}: times are read as numbers that count from 1970. What depends on the hour, weekday or month is "
+            "hard to find in them.",
+            "--times parts makes year, month, weekday, hour and days of them; --times number ends this message.",
+        )
 
 
 def _undecided(name: str, look: Look) -> Warned:

@@ -48,8 +48,8 @@ def train(table: pa.Table, **settings: Any) -> Any:
     return dray.train(path, **{"label": "fare", "rounds": 8, "workers": 0, "out": "run", **settings})
 
 
-def warned() -> list[str]:
-    events = [json.loads(line) for line in Path("run/events.jsonl").read_text().splitlines()]
+def warned(run: str = "run") -> list[str]:
+    events = [json.loads(line) for line in Path(run, "events.jsonl").read_text().splitlines()]
     return [f"{event['message']} {event['fix']}" for event in events if event["kind"] == "warning"]
 
 
@@ -83,6 +83,16 @@ def test_it_is_told_that_a_text_is_read_as_a_time_with_the_flag_for_its_parts() 
     [told] = [text for text in warned() if "pickup" in text]
     assert 'Column "pickup" holds times as text, such as "2019-03-01 ' in told
     assert "read as seconds since 1970" in told and "--times parts" in told
+
+
+def test_it_is_told_that_times_are_numbers_unless_that_was_asked_for() -> None:
+    table = rides(None).append_column("until", rides(None)["pickup"])
+    train(table)
+    [told] = [text for text in warned() if "pickup" in text]
+    assert told.startswith('Columns "pickup", "until": times are read as numbers') and "--times parts" in told
+    for times in ("number", "parts", "category"):
+        train(table, times=times, out=times)
+        assert not [text for text in warned(times) if "times are read" in text]
 
 
 def test_parts_are_features_of_their_own_that_a_plain_library_reads() -> None:

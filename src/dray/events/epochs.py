@@ -45,10 +45,11 @@ def describe_pairs(found: PairsFound) -> str:
     text = f"{many(found.rows, 'rows')}: {many(found.pairs, 'pairs')} of {many(found.users, 'users')}"
     text += f" and {many(found.items, 'items')}"
     types = sorted(found.types.items(), key=lambda entry: -entry[1])
+    hosts = found.by_host.items() if len(found.by_host) > 1 else ()
     parts = [
         text,
         ", ".join(f"{name} {count(rows)}" for name, rows in types),
-        ", ".join(f"{host} {many(rows, 'rows')}" for host, rows in found.by_host.items()),
+        ", ".join(f"{host} {many(rows, 'rows')}" for host, rows in hosts),
     ]
     return "; ".join(part for part in parts if part)
 

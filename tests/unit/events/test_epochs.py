@@ -72,6 +72,7 @@ def test_it_says_what_it_knows() -> None:
 def test_events_tell_their_types_and_where_they_were_read() -> None:
     found = PairsFound(rows=1_000_000, pairs=800_000, users=5_000, items=300, by_host={}, types={})
     assert describe_pairs(found) == "1,000,000 rows: 800,000 pairs of 5,000 users and 300 items"
+    assert describe_pairs(replace(found, by_host={"host-a": 1_000_000})) == describe_pairs(found)
     types, by_host = {"purchase": 10, "view": 999_990}, {"host-a": 400_000, "host-b": 600_000}
     assert describe_pairs(replace(found, types=types, by_host=by_host)).endswith(
         " items; view 999,990, purchase 10; host-a 400,000 rows, host-b 600,000 rows"

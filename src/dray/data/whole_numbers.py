@@ -117,10 +117,10 @@ def judged(column: Column, arrow: pa.DataType, found: Wholes, rows: int) -> Verd
 def judged_floats(name: str, values: npt.NDArray[np.float64]) -> Verdict:
     """Tell of a column of floats that would be a category as whole numbers: pandas makes floats of ids with gaps.
 
-    It stays a number, which is how a user has it whose whole numbers are a quantity.
+    It stays a number, which is how a user has it whose whole numbers are a quantity. Beyond 64 bits there are no ids.
     """
     column, known = Column(name, "number"), values[np.isfinite(values)]
-    if not len(known) or np.abs(known).max() <= EXACT or (known != np.floor(known)).any():
+    if not len(known) or not EXACT < np.abs(known).max() <= 2.0**64 or (known != np.floor(known)).any():
         return Verdict(column)
     different = frozenset(map(int, np.unique(known)))
     if (

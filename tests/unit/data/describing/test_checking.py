@@ -158,6 +158,7 @@ def test_ids_that_pandas_made_doubles_are_told_where_float32_joins_them(tmp_path
         "every second": numbers * 2.0 + 2**24,
         "amount": numbers + 2**40 + 0.5,
         "empty": np.full(ROWS, np.nan),
+        "beyond": (numbers + 1) * 1e305,
     }
     made["infinite"] = np.where(numbers == 7, np.inf, numbers)
     found = told(opened(write(tmp_path / "a.parquet", made)))

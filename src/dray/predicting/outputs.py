@@ -33,6 +33,7 @@ def output_files(inputs: Sequence[InputFile], out: str, *, parquet: bool, files:
     if kind_of_file(out) is not None:
         return [OutputFile(tuple(inputs), place, place + REJECTS_ENDING)]
     names = _names([file.name for file in inputs], parquet=parquet) if files else ["predictions" + _PARQUET]
+    _require_below(names)
     return [
         OutputFile((file,), join(place, name), join(place, REJECTS, name + ".jsonl"))
         for file, name in zip(inputs, names, strict=True)
@@ -54,7 +55,19 @@ def _names(files: Sequence[str], *, parquet: bool) -> list[str]:
         return below
     stems = [_stem(name) for name in below]
     times = Counter(stems)  # a.csv and a.csv.gz keep their endings
-    return [(stem if times[stem] == 1 else name) + _PARQUET for stem, name in zip(stems, below, strict=True)]
+    names = [stem if times[stem] == 1 else name for stem, name in zip(stems, below, strict=True)]
+    # Of a.csv, a.csv.gz and a.csv.csv, the last has the stem that the first is named by.
+    return [name + _PARQUET for name in (names if len({*names}) == len(names) else below)]
+
+
+def _require_below(names: Sequence[str]) -> None:
+    """Refuse names that lead out of the output: a store's keys may be any text."""
+    for name in names:
+        if ".." in name.split("/"):
+            raise DataError(
+                f"The predictions for an input would be written to {name!r}, outside the output.",
+                fix="Rename that input, or write one file: predictions.parquet.",
+            )
 
 
 def _stem(name: str) -> str:

@@ -9,6 +9,7 @@ import io
 import struct
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -220,7 +221,7 @@ def members(file: DataFile, storage: StorageOptions) -> list[DataFile]:
     if file.compression != "zip" or file.member is not None:
         return [file]
     with RandomFile(file, storage) as opened, _archive(opened, file) as archive:
-        wanted, _ = _inside(archive)
+        wanted, _ = _inside(archive, file)
     if not wanted:
         raise DataError(f"There is no file in {file.location}.", fix="Name an archive that holds data.")
     return [replace(file, member=name) for name in wanted]
@@ -229,20 +230,30 @@ def members(file: DataFile, storage: StorageOptions) -> list[DataFile]:
 def passed_over_in(file: DataFile, storage: StorageOptions) -> list[str]:
     """Return the names of what is beside the data in a zip archive."""
     with RandomFile(file, storage) as opened, _archive(opened, file) as archive:
-        return [f"{file.location}/{name}" for name in _inside(archive)[1]]
+        return [f"{file.location}/{name}" for name in _inside(archive, file)[1]]
 
 
-def _inside(archive: zipfile.ZipFile) -> tuple[list[str], list[str]]:
-    """Return the files of data, and those beside them; what a system adds for itself is neither."""
+def _inside(archive: zipfile.ZipFile, file: DataFile) -> tuple[list[str], list[str]]:
+    """Return the files of data, and those beside them; what a system adds for itself is neither.
+
+    Their names become those of outputs: one that leads elsewhere is refused, and so is one that two files have.
+    """
     named = [info.filename for info in archive.infolist() if not info.is_dir()]
     named = [name for name in named if not name.startswith("__MACOSX/") and not name.rpartition("/")[2].startswith(".")]
     passed_over = beside(named, [])
-    return [name for name in named if name not in passed_over], passed_over
+    data = [name for name in named if name not in passed_over]
+    for name, times in Counter(data).items():
+        if times > 1 or name.startswith("/") or ".." in name.split("/"):
+            wrong = f"{times:,} files" if times > 1 else "a file outside it,"
+            raise DataError(
+                f"{file.location} has {wrong} named {name!r}.", fix="Unpack what you need of it, and name those files."
+            )
+    return data, passed_over
 
 
 def _unzipped(opened: RandomFile, file: DataFile, skip: int) -> Iterator[bytes]:
     with _archive(opened, file) as archive:
-        names = _inside(archive)[0] if file.member is None else [file.member]
+        names = _inside(archive, file)[0] if file.member is None else [file.member]
         if len(names) != 1:
             raise DataError(
                 f"{file.location} has {len(names):,} files; of this format an archive may have one.",

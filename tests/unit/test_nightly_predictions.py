@@ -19,8 +19,11 @@ import pyarrow.csv as pacsv
 import pytest
 
 import dray
+from dray.batch.input_files import InputFile
 from dray.cli.main import main
+from dray.errors import DataError
 from dray.events.kinds import Warned
+from dray.predicting.outputs import output_files
 from dray.predicting.predict import predict
 
 COLUMNS = ("zip", "amount", "count", "active", "since", "seen_at", "colour", "label")
@@ -577,6 +580,104 @@ def test_decimal_commas_are_read_as_in_training() -> None:
     result = dray.predict(run, with_commas("night.csv", rows), "strange.csv")
     found = values(Path("strange.csv"))
     assert result.unreadable == {"amount": 1} and found[:7] + found[8:] == plain[:7] + plain[8:]
+
+
+@pytest.mark.parametrize(
+    ("names", "told"),
+    [
+        (["a.csv", "../../evil.csv"], "has a file outside it, named '../../evil.csv'"),
+        (["a.csv", "/evil.csv"], "has a file outside it, named '/evil.csv'"),
+        (["a.csv", "b/c.csv", "b/c.csv"], "has 2 files named 'b/c.csv'"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_an_archive_cannot_write_outside_the_output_nor_hide_a_file(run: str, names: list[str], told: str) -> None:
+    Path("deep/deeper").mkdir(parents=True)
+    with zipfile.ZipFile("nights.zip", "w") as archive:
+        for number, name in enumerate(names):
+            archive.writestr(name, Path(write(Path("rows.csv"), made(5 + number, 3))).read_bytes())
+    with pytest.raises(DataError, match=re.escape(told)):
+        dray.predict(run, "nights.zip", "deep/deeper/out")
+    assert not list(Path().rglob("evil*")) and not Path("deep/deeper/out").exists()
+
+
+def test_no_input_has_the_output_of_another(run: str) -> None:
+    Path("in").mkdir()
+    for number, name in enumerate(["a.csv", "a.csv.gz", "a.csv.csv", "b.csv"]):
+        content = Path(write(Path("rows.csv"), made(5 + number, number))).read_bytes()
+        Path("in", name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
+    result = dray.predict(run, "in", "out")
+    assert (result.rows, result.files, dataset("out").num_rows) == (26, 4, 26)
+    assert len(list(Path("out").glob("*.parquet"))) == 4
+
+
+def test_a_key_of_a_store_does_not_lead_out_of_the_output() -> None:
+    inputs = [InputFile(f"s3://bucket/{name}", (), ()) for name in ("a.parquet", "b/../../c.parquet")]
+    with pytest.raises(DataError, match=re.escape("'b/../../c.parquet', outside the output")):
+        output_files(inputs, "out", parquet=True, files=True)
+
+
+def german(path: str, rows: int, seed: int, **changed: str) -> str:
+    """Bookings as they are exported in Germany; the last row is `changed`."""
+    random = np.random.default_rng(seed)
+    lines = ["day;amount;account;label"]
+    for row in range(rows):
+        cells = {
+            "day": f"{random.integers(1, 29):02}.{random.integers(1, 13):02}.2024",
+            "amount": f"{random.integers(1, 10)}.{random.integers(0, 1000):03},{random.integers(0, 100):02}",
+            "account": f"16.777.{random.integers(216, 236)}",
+        }
+        label = int(cells["day"][3:5]) % 2 + float(cells["amount"][:3]) / 5 + int(cells["account"][-1]) % 2 > 2
+        cells |= {"label": str(int(label))} | (changed if row == rows - 1 else {})
+        lines.append(";".join(cells.values()))
+    Path(path).write_text("\n".join(lines) + "\n")
+    return path
+
+
+@pytest.mark.parametrize("times", ["number", "parts"])
+def test_separators_are_for_numbers_and_not_for_dates(times: str) -> None:
+    read = {"decimal": ",", "thousands": "."}
+    forms = {"day": "%d.%m.%Y"}
+    settings: Any = {"label": "label", "rounds": 10, "workers": 0, "read": read, "time_form": forms, "times": times}
+    run = dray.train(german("train.csv", 400, 1), **settings, out="run").directory
+    frame = pandas.read_csv(german("night.csv", 60, 2), sep=";", decimal=",", thousands=".", dtype={"day": str})
+    wanted = predictions(run, pa.Table.from_pandas(frame), Path("plain.csv"))
+    result = dray.predict(run, "night.csv", "german.csv", keep=["day", "amount", "account"])
+    assert values(Path("german.csv")) == wanted
+    assert len(set(wanted)) > 30
+    assert (result.unreadable, result.unseen) == ({}, {})
+    kept = pandas.read_csv("german.csv")
+    assert [*kept["day"]] == [*frame["day"]]
+    assert [*kept["amount"]] == [*frame["amount"]]
+    assert [*kept["account"]] == [*frame["account"]]
+
+
+def test_a_number_written_with_other_separators_is_no_other_number() -> None:
+    settings: Any = {"label": "label", "rounds": 30, "workers": 0, "read": {"decimal": ",", "thousands": "."}}
+    run = dray.train(german("train.csv", 400, 1), **settings, out="run").directory
+    amounts = {"1234,5": 1234.5, "+1.234,5": 1234.5, "1.234": 1234, " 7 ": 7, "8,1e3": 8100, "8.100": 8100, "": None}
+    otherwise = ["2.5", "0.005", "1.2345", "1.23,5", "1,234.5", "12.34", "x", "1.5e3", "1..234"]
+    amounts |= dict.fromkeys(otherwise, None)
+    Path("night.csv").write_text("amount;account\n" + "".join(f"{text};16.777.217\n" for text in amounts))
+    frame = pandas.DataFrame({"amount": amounts.values(), "account": 16777217}).astype({"amount": float})
+    wanted = predictions(run, pa.Table.from_pandas(frame), Path("plain.csv"))
+    result = dray.predict(run, "night.csv", "out.csv")
+    assert values(Path("out.csv")) == wanted
+    assert len(set(wanted)) > 2
+    assert result.unreadable == {"amount": len(otherwise)}
+
+
+def test_ids_of_a_recommender_are_written_as_in_training() -> None:
+    random = np.random.default_rng(0)
+    pairs = [f"{user // 1000}.{user % 1000:03};A.{item}" for user, item in random.integers(1000, 1040, (600, 2))]
+    Path("events.csv").write_text("user;item\n" + "\n".join(pairs) + "\n")
+    settings: Any = {"model": "factorization", "user": "user", "item": "item", "rounds": 2, "workers": 0}
+    run = dray.train("events.csv", **settings, read={"thousands": "."}, out="run").directory
+    Path("night.csv").write_text("user;item\n1.007;A.1007\n1007;A.1007\n1007.5;A.1007\n")
+    result = dray.predict(run, "night.csv", "out.csv")
+    first, second, strange = [row["score"] for row in csv.DictReader(Path("out.csv").read_text().splitlines())]
+    assert first == second != strange
+    assert (result.unseen, result.unreadable) == ({}, {"user": 1})
 
 
 def test_files_of_an_archive_have_an_output_each(run: str, expected: list[float]) -> None:

@@ -23,6 +23,7 @@ from dray.batch.rejects import Rejects
 from dray.batch.table_files import table_file
 from dray.data.fitting import as_type, with_point, without_fraction
 from dray.data.source import Source
+from dray.data.sources.csv_separators import Separators
 from dray.data.stream import ahead
 from dray.errors import StorageError
 from dray.learners.predictor import Counted, OpenPredictor, Predictor, Question
@@ -107,9 +108,9 @@ class PredictFile(BatchFunction[OutputFile, FileReport]):
     storage: StorageOptions
     source: Source | None
     """None: the inputs are slices of Parquet."""
-    separators: tuple[str, str | None] = (".", None)
+    separators: Separators
     """What is before the fraction and between the thousands of numbers in text."""
-    floats: tuple[str, ...] = ()
+    floats: tuple[str, ...]
     """Columns read as text that hold floats: 7.0 is 7 there, as it is where floats are read as such."""
 
     def open(self, context: Context) -> Callable[[OutputFile], FileReport]:
@@ -221,9 +222,12 @@ class _Writing:
         return rows_of_slices(file.slices, columns, categories, job.storage, self._on_wait)
 
     def _as_model_reads(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        for index, field in enumerate(batch.schema):
-            if field.name not in self._job.predictor.categories and pa.types.is_string(field.type):
-                batch = batch.set_column(index, field, self._with_point(batch.column(index)))
+        if not self._job.separators.plain:
+            for name in self._job.predictor.numbers:
+                index = batch.schema.get_field_index(name)
+                if index >= 0 and pa.types.is_string(batch.schema.field(index).type):
+                    values = with_point(batch.column(index), self._job.separators)
+                    batch = batch.set_column(index, batch.schema.field(index), values)
         for name in self._job.floats:
             if (index := batch.schema.get_field_index(name)) >= 0:
                 batch = batch.set_column(index, batch.schema.field(index), without_fraction(batch.column(index)))
@@ -239,21 +243,22 @@ class _Writing:
         return found + [self._kept(field, batch.column(field.name)) for field in columns.kept]
 
     def _kept(self, field: pa.Field, values: pa.Array) -> pa.Array:
-        if pa.types.is_string(values.type) and not pa.types.is_string(field.type):
-            values = self._with_point(values)
+        separators = self._job.separators
+        if not separators.plain and pa.types.is_string(values.type) and _is_number(field.type):
+            values = with_point(values, separators)
         found, lost = as_type(values, field.type)
         if lost:
             self._unreadable[field.name] += lost
         return found
 
-    def _with_point(self, texts: pa.Array) -> pa.Array:
-        decimal, thousands = self._job.separators
-        return texts if (decimal, thousands) == (".", None) else with_point(texts, decimal, thousands)
-
     def _on_wait(self, error: StorageError, _wait_s: float) -> None:
         if self._abandoned.is_set():
             raise _Abandoned
         self._context.tell(StoreWait(socket.gethostname(), error.what))
+
+
+def _is_number(type_: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_))
 
 
 def _in_place(arrays: list[pa.Array], good: pa.Array) -> list[pa.Array]:

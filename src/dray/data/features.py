@@ -72,6 +72,12 @@ class Column:
         return self.part is not None or self.form != ""
 
     @property
+    def holds_numbers(self) -> bool:
+        """Whether it is read from numbers, also where each is a category."""
+        is_number = self.kind in ("number", "boolean") or (self.kind == "category" and self.values in _PLAIN_NUMBERS)
+        return is_number and not self.holds_times
+
+    @property
     def category_count(self) -> int | None:
         """None if the column is not a category."""
         return len(self.categories) if self.kind == "category" else None

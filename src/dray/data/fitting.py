@@ -14,7 +14,6 @@ A column of nulls fits all. The words for a missing value in CSV (`NULLS`) are m
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 
 import pyarrow as pa
@@ -22,6 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from dray.data.sources.csv_format import NULLS
+from dray.data.sources.csv_separators import Separators
 
 _BLANKS = " \t"
 _NUMBER = r"^-?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$|^-?(inf|Inf|INF|infinity|Infinity)$"
@@ -34,6 +34,7 @@ _MOMENT = (
 )
 _ZONE = r":(.*)(Z|[+-][0-9]{2}(:?[0-9]{2})?)$"
 _CLOCK = r"^[0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]+)?)?$"
+_WRITTEN_OTHERWISE = "a number with other separators"
 _TRUE, _FALSE = ("true", "t", "yes"), ("false", "f", "no")
 _EXACT_BELOW = 2.0**53
 _MICROSECONDS = pa.timestamp("us")
@@ -68,12 +69,14 @@ def without_fraction(texts: pa.Array) -> pa.Array:
     return pc.replace_substring_regex(texts, r"^(-?[0-9]+)\.0+$", r"\1")
 
 
-def with_point(texts: pa.Array, decimal: str, thousands: str | None) -> pa.Array:
-    """Return texts with the numbers among them as Arrow reads numbers: 1.234,5 as 1234.5."""
-    own = re.escape(decimal + (thousands or ""))
-    is_number = pc.match_substring_regex(texts, rf"^[ \t]*[+-]?[0-9][0-9{own}]*([eE][+-]?[0-9]+)?[ \t]*$")
-    plain = texts if thousands is None else pc.replace_substring(texts, thousands, "")
-    return pc.if_else(is_number, pc.replace_substring(plain, decimal, "."), texts)
+def with_point(texts: pa.Array, separators: Separators) -> pa.Array:
+    """Return texts with the numbers among them as Arrow reads numbers: 1.234,5 as 1234.5.
+
+    A number that is written in another way is not one, as in training: with thousands=. 2.5 is neither 25 nor 2.5.
+    """
+    unsigned = pc.replace_substring_regex(pc.ascii_trim(texts, _BLANKS), r"^\+", "")
+    is_number = pc.match_substring_regex(unsigned, _NUMBER)
+    return pc.coalesce(separators.rewritten(unsigned), pc.if_else(is_number, _WRITTEN_OTHERWISE, texts))
 
 
 def may_be_read_as_text(type_: pa.DataType) -> bool:

@@ -75,6 +75,11 @@ class Predictor(Protocol):
         """What `dray.load` returns."""
         ...
 
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        """The columns that hold numbers: text may write them as other countries do."""
+        ...
+
     def check(self, schema: pa.Schema) -> tuple[str, ...]:
         """Refuse data that is not for this model, by a `DataError`; return the columns that may be missing and are.
 

@@ -15,6 +15,7 @@ from dray.data.features import is_text
 from dray.data.parquet import Dataset, open_dataset
 from dray.data.source import Source
 from dray.data.sources.csv_format import CsvFormat
+from dray.data.sources.csv_separators import Separators
 from dray.events.kinds import Warned
 from dray.ingesting.cache import Reading
 from dray.ingesting.new_data import as_trained, locations, opened_as_text, trained_on
@@ -56,10 +57,10 @@ class NewRows:
         return isinstance(self.data, Dataset) or self.data.format not in _IN_PROCESS
 
     @property
-    def separators(self) -> tuple[str, str | None]:
+    def separators(self) -> Separators:
         """What is before the fraction and between the thousands of numbers in text."""
         form = getattr(getattr(self.data, "inner", self.data), "form", None)
-        return (form.separators.decimal, form.separators.thousands) if isinstance(form, CsvFormat) else (".", None)
+        return form.separators if isinstance(form, CsvFormat) else Separators()
 
     @property
     def floats(self) -> tuple[str, ...]:

@@ -37,6 +37,11 @@ class PairsPredictor:
     def model(self) -> FactorModel:
         return self._recommender.model
 
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        ids = (self.model.user_ids, self.model.item_ids)
+        return tuple(name for name, side in zip(self.columns, ids, strict=True) if pa.types.is_integer(side.type))
+
     def check(self, schema: pa.Schema) -> tuple[str, ...]:
         for side, name in zip(("user", "item"), self.columns, strict=True):
             require_column(schema, name, role=side)

@@ -30,7 +30,7 @@ import pyarrow.compute as pc
 import pyarrow.types as pt
 
 from dray.data.conflicts import conflicts_of, refuse_conflicts
-from dray.data.fitting import as_kind, as_type
+from dray.data.fitting import as_kind, as_type, means_missing
 from dray.data.time_text import Times
 from dray.data.times import Part, has_text, part_of, times_of
 from dray.errors import DataError, nearest
@@ -256,7 +256,8 @@ class Encoder:
         times = read.get(column.stored)
         if times is None:
             times = read[column.stored] = times_of(values, column.form)
-            if lost := int(np.count_nonzero(has_text(values) & ~times.valid)):
+            unread = values.filter(pa.array(has_text(values) & ~times.valid))
+            if lost := len(unread) - (pc.sum(means_missing(unread)).as_py() or 0):
                 self.unreadable[column.stored] += lost
         return times.float_seconds().astype(np.float32) if column.part is None else part_of(times, column.part)
 

@@ -79,6 +79,13 @@ def with_point(texts: pa.Array, separators: Separators) -> pa.Array:
     return pc.coalesce(separators.rewritten(unsigned), pc.if_else(is_number, _WRITTEN_OTHERWISE, texts))
 
 
+def means_missing(values: pa.Array) -> pa.Array:
+    """Say which texts are words for a missing value, such as NA."""
+    if pt.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    return pc.is_in(pc.ascii_trim(values.cast(pa.string()), _BLANKS), pa.array(NULLS, pa.string()))
+
+
 def may_be_read_as_text(type_: pa.DataType) -> bool:
     """Whether `as_type` makes values of this type from their text."""
     plain = pt.is_integer(type_) or pt.is_floating(type_) or pt.is_decimal(type_) or pt.is_boolean(type_)
@@ -91,8 +98,7 @@ def _lost(before: pa.Array, after: pa.Array) -> int:
         return 0
     gone = pc.and_(pc.is_valid(before), pc.is_null(after))
     if _is_text(before.type):
-        trimmed = pc.ascii_trim(before, _BLANKS)
-        gone = pc.and_(gone, pc.invert(pc.is_in(trimmed, pa.array(NULLS, before.type))))
+        gone = pc.and_(gone, pc.invert(means_missing(before)))
     elif pt.is_floating(before.type):
         gone = pc.and_(gone, pc.invert(pc.is_nan(before)))
     return int(pc.sum(gone).as_py() or 0)

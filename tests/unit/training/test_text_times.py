@@ -85,6 +85,16 @@ def test_it_is_told_that_a_text_is_read_as_a_time_with_the_flag_for_its_parts() 
     assert "read as seconds since 1970" in told and "--times parts" in told
 
 
+@pytest.mark.parametrize("form", [None, "%d.%m.%Y %H:%M:%S"])
+@pytest.mark.parametrize("times", ["number", "parts"])
+def test_words_for_missing_are_no_unreadable_times(form: str | None, times: str) -> None:
+    train(rides(form), times=times)
+    Path("new.csv").write_text("distance,pickup\n1.0,NA\n1.0,NaN\n1.0, null \n1.0,\n1.0,soon\n")
+    result = dray.predict("run", "new.csv", "out.csv")
+    assert result.unreadable == {"pickup": 1}
+    assert len(set(pacsv.read_csv("out.csv")["prediction"].to_pylist())) == 1
+
+
 def test_it_is_told_that_times_are_numbers_unless_that_was_asked_for() -> None:
     table = rides(None).append_column("until", rides(None)["pickup"])
     train(table)

@@ -184,3 +184,26 @@ def test_the_day_of_a_time_with_an_offset_is_the_day_in_its_zone(run: str) -> No
         late = [{**row, "day": row["day"] + clock} for row in rows]
         result = dray.predict(run, write_csv("late.csv", late), "late-out.csv", overwrite=True)
         assert result.unreadable == {} and values("late-out.csv") == values("days-out.csv")
+
+
+def test_whole_numbers_beside_doubles_of_another_file_are_read_as_in_each_alone() -> None:
+    """pandas writes a column of whole numbers as doubles once one is missing."""
+    random = np.random.default_rng(0)
+    ids = random.integers(0, 6, 600) + 2**60
+    table = pa.table({"id": ids, "amount": random.random(600), "label": (ids % 2 + random.random(600) > 0.8) * 1})
+    Path("in").mkdir()
+    pq.write_table(table, "train.parquet")
+    run = dray.train("train.parquet", label="label", rounds=5, workers=0, out="run").directory
+    pq.write_table(table.slice(0, 20), "in/a.parquet")
+    gaps = pa.array([None if row % 3 else float(value) for row, value in enumerate(ids[20:40].tolist())])
+    pq.write_table(table.slice(20, 20).set_column(0, "id", gaps), "in/b.parquet")
+    alone = []
+    for name in ("a", "b"):
+        dray.predict(run, f"in/{name}.parquet", f"{name}.csv")
+        alone += values(f"{name}.csv")
+    dray.predict(run, "in", "together.csv", keep=["amount"])
+    assert values("together.csv") == alone
+    assert len(set(alone)) > 4
+    with pytest.raises(dray.DataError, match=r'Column "id" of .*a.parquet is int64, and double in all files'):
+        dray.predict(run, "in", "kept.csv", keep=["id"])
+    assert not Path("kept.csv").exists()

@@ -25,7 +25,7 @@ from dray.data.fitting import as_type, with_point, without_fraction
 from dray.data.source import Source
 from dray.data.sources.csv_separators import Separators
 from dray.data.stream import ahead
-from dray.errors import StorageError
+from dray.errors import DataError, StorageError
 from dray.learners.predictor import Counted, OpenPredictor, Predictor, Question
 from dray.storage import StorageOptions, write_atomically
 from dray.threads.apply import apply
@@ -240,16 +240,23 @@ class _Writing:
         found = [pa.repeat(pa.scalar(file.name), count)] if columns.file else []
         if columns.row_number:
             found.append(pa.array(np.arange(first, first + count, dtype=np.int64)))
-        return found + [self._kept(field, batch.column(field.name)) for field in columns.kept]
+        return found + [self._kept(field, batch.column(field.name), file) for field in columns.kept]
 
-    def _kept(self, field: pa.Field, values: pa.Array) -> pa.Array:
+    def _kept(self, field: pa.Field, values: pa.Array, file: InputFile) -> pa.Array:
         separators = self._job.separators
         if not separators.plain and pa.types.is_string(values.type) and _is_number(field.type):
             values = with_point(values, separators)
         found, lost = as_type(values, field.type)
         if lost:
             self._unreadable[field.name] += lost
-        return found
+        try:
+            return found.cast(field.type)
+        except pa.ArrowInvalid as error:
+            raise DataError(
+                f'Column "{field.name}" of {file.name} is {found.type}, and {field.type} in all files together, which '
+                f"cannot hold every value: {(str(error).splitlines() or [''])[0]}",
+                fix="Leave it out of --keep and --key, or write it with one type in all files.",
+            ) from error
 
     def _on_wait(self, error: StorageError, _wait_s: float) -> None:
         if self._abandoned.is_set():

@@ -144,6 +144,11 @@ def common_type(types: Iterable[pa.DataType]) -> pa.DataType | None:
     return pa.duration(_finest(distinct)) if all(map(pt.is_duration, distinct)) else None
 
 
+def may_lose(common: pa.DataType, types: Iterable[pa.DataType]) -> bool:
+    """Whether the type that holds several has no room for some of their values: large whole numbers in a double."""
+    return bool(pt.is_floating(common)) and any(pt.is_integer(t) and t.bit_width > 32 for t in types)
+
+
 def _common_number(types: Sequence[pa.DataType]) -> pa.DataType | None:
     whole = [t for t in types if pt.is_integer(t)]
     floats = [t for t in types if pt.is_floating(t)]

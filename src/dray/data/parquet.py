@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from dray.data.common_schema import Columns, common_schema, common_type, differing
+from dray.data.common_schema import Columns, common_schema, common_type, differing, may_lose
 from dray.data.fitted import Given
 from dray.data.parquet_footer import Schemas, footers_of, stored_bytes
 from dray.data.partitions import Constant, constants_of, kept_types, partitions_of
@@ -60,8 +60,8 @@ def open_dataset(
 ) -> Dataset:
     """Read the footers of all files, in parallel, and find one schema for them: see `common_schema.py`.
 
-    `statistics` says of which columns those are wanted. `own_types`: a column whose types do not fit together is text
-    in the schema, and is read with each file's own type: for a reader that takes any.
+    `statistics` says of which columns those are wanted. `own_types`: for a reader that takes any. A column is read with
+    each file's own type where no type may hold the values of all; if there is none at all, it is text in the schema.
     """
     files, passed_over = expand_data(locations, storage)
     read = footers_of(files, storage)
@@ -76,7 +76,7 @@ def open_dataset(
 
     def choose(name: str, types: Sequence[pa.DataType]) -> pa.DataType:
         found = common_type(types)
-        if found is None:
+        if found is None or may_lose(found, types):
             mixed.add(name)
         return found or pa.string()
 

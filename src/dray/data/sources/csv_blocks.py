@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -15,7 +16,7 @@ import pyarrow.csv as pacsv
 from dray.data.sources.csv_format import NULLS, OPEN_COMMENT, CsvFormat
 from dray.data.sources.csv_numbers import Rows, first_changed
 from dray.data.sources.numbers import may_wrap
-from dray.data.sources.quotes import ends_inside, records
+from dray.data.sources.quotes import Positions, ends_inside, records, torn_values
 from dray.data.sources.record_blocks import BadRow, Parsed, RecordBlock, keep_good
 from dray.data.sources.time_forms import UnfitTimeError, as_written, with_times
 from dray.data.sources.types import is_number
@@ -48,35 +49,73 @@ class BlockReader:
 
     def parse(self, block: RecordBlock) -> Parsed:
         if not (block.last and self.at_end and ends_inside(block.data, self.form.quoting())):
-            try:
-                return Parsed(self._read(self.form.without_comments(block.buffer)))
-            except pa.ArrowInvalid:
-                return self._parse_carefully(block.data)
+            if not len(torn_values(block.data, self.form.quoting())):
+                with suppress(pa.ArrowInvalid):
+                    return Parsed(self._read(self.form.without_comments(block.buffer)))
+            return self._parse_carefully(block.data)
         return self._parse_open(block.data)
 
     def _parse_open(self, data: bytes) -> Parsed:
-        """Parse records of which the last opens a quote that is never closed.
-
-        Only its first line is bad if those after it are rows by themselves: else one quote would cost all of them.
-        """
+        """Parse records of which the last opens a quote that is never closed."""
         starts, _ = records(data, self.form.quoting())
         last = int(starts[-1])
         before, text = data[:last], data[last:]
         parsed = self._parse_carefully(before) if last else Parsed()
         if self.form.is_comment(text):
             return parsed
-        line = _LINE.match(text)
-        after = Parsed()
-        if line is not None and len(self.names) >= _TELLING_COLUMNS:
-            text, rest = text[: line.end()], text[line.end() :]
-            after = Parsed() if ends_inside(rest, self.form.quoting()) else self._parse_carefully(rest)
-            if after.rows <= 2 * len(after.bad):
-                text, after = text + rest, Parsed()
-        parsed.bad.append(BadRow(last, "a quote is opened and never closed", text, len(self.form.records(before)[0])))
-        return parsed.followed_by(after, last + len(text))
+        end = self._opening_line(text) or len(text)
+        parsed = parsed.followed_by(Parsed(bad=[_never_closed(text[:end], 0, 0)]), last)
+        return parsed.followed_by(self._parse_carefully(text[end:]), last + end) if end < len(text) else parsed
 
     def _parse_carefully(self, data: bytes) -> Parsed:
+        """Parse records of which some are bad. The lines that a quote without an end made part of one are rows."""
         starts, ends = self.form.records(data)
+        torn = torn_values(data, self.form.quoting())
+        opening: dict[int, int] = {}
+        while True:
+            parsed = self._parse_records(data, starts, ends, opening)
+            doubtful = np.unique([*(bad.offset for bad in parsed.bad), *torn])
+            numbers = np.unique(np.searchsorted(starts, doubtful.astype(np.int64), "right") - 1)
+            found = {int(starts[n]): self._opening_line(data[starts[n] : ends[n]]) for n in numbers}
+            lines = {start: length for start, length in found.items() if length is not None and start not in opening}
+            if not lines:
+                return parsed
+            opening |= lines
+            starts, ends, torn = self._divided(data, starts, ends, lines)
+
+    def _opening_line(self, record: bytes) -> int | None:
+        """Return how long the first line of a doubtful record is, if it opens a quote that is never closed.
+
+        So it does if the lines after it are rows by themselves: only it is bad then, else a quote would cost them all.
+        """
+        line = _LINE.match(record)
+        if line is None or len(self.names) < _TELLING_COLUMNS or self.form.begins_comment(record):
+            return None
+        rest = record[line.end() :]
+        if not rest or ends_inside(rest, self.form.quoting()):
+            return None
+        after = self._parse_records(rest, *self.form.records(rest), {})
+        return line.end() if after.rows > 2 * len(after.bad) else None
+
+    def _divided(
+        self, data: bytes, starts: Positions, ends: Positions, lines: Mapping[int, int]
+    ) -> tuple[Positions, Positions, Positions]:
+        """Return where records begin and end if those that begin with these lines (start: length) end with them.
+
+        With them where values are torn in the records after these lines.
+        """
+        whole = np.isin(starts, list(lines))
+        new_starts, new_ends, torn = [starts[~whole]], [ends[~whole]], [np.empty(0, np.int64)]
+        for start, stop in zip(starts[whole].tolist(), ends[whole].tolist(), strict=True):
+            after = start + lines[start]
+            more_starts, more_ends = self.form.records(data[after:stop])
+            new_starts += [np.array([start]), after + more_starts]
+            new_ends += [np.array([after]), after + more_ends]
+            torn.append(after + torn_values(data[after:stop], self.form.quoting()))
+        return np.sort(np.concatenate(new_starts)), np.sort(np.concatenate(new_ends)), np.concatenate(torn)
+
+    def _parse_records(self, data: bytes, starts: Positions, ends: Positions, opening: Mapping[int, int]) -> Parsed:
+        """Parse these records of `data`. Those that begin at a place in `opening` are bad."""
 
         def record(index: int) -> bytes:
             return data[starts[index] : ends[index]]
@@ -100,7 +139,12 @@ class BlockReader:
         def refuse(index: int, error: Exception) -> BadRow:
             return BadRow(int(starts[index]), self._reason(error, record(index)), record(index))
 
-        return keep_good(len(starts), parse, refuse, _row_named)
+        never_closed = [index for index, start in enumerate(starts.tolist()) if start in opening]
+        indices = np.delete(np.arange(len(starts)), never_closed).tolist()
+        parsed = keep_good(indices, parse, refuse, _row_named)
+        parsed.bad += [_never_closed(record(index), int(starts[index]), index) for index in never_closed]
+        parsed.bad.sort(key=lambda bad: bad.offset)
+        return parsed
 
     def _read(self, data: bytes | pa.Buffer, invalid: list[pacsv.InvalidRow] | None = None) -> list[pa.RecordBatch]:
         def skip(row: pacsv.InvalidRow) -> str:
@@ -208,6 +252,10 @@ class BlockReader:
             self.form.read(self.form.prepared(record), self.names, as_bytes)[name][0].as_py().decode(errors="replace")
         )
         return f'column "{name}": {value[:100]!r} is not {self.schema.field(name).type}'
+
+
+def _never_closed(text: bytes, offset: int, row: int) -> BadRow:
+    return BadRow(offset, "a quote is opened and never closed", text, row)
 
 
 def _refused(row: int, invalid: list[pacsv.InvalidRow] | None, why: str) -> RefusedError:

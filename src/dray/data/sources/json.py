@@ -183,7 +183,7 @@ class _BlockReader:
             return parsed
 
         # pyarrow names a row too, but two bad lines can make one good object: then the count is wrong.
-        parsed = keep_good(len(records), parse, refuse, lambda _: None)
+        parsed = keep_good(range(len(records)), parse, refuse, lambda _: None)
         parsed.bad = [replace(bad, row=_row_of(bad, further)) for bad in parsed.bad]
         return parsed
 

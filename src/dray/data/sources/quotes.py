@@ -150,6 +150,25 @@ def ends_inside(data: bytes, quoting: Quoting) -> bool:
     return effect_of(data, quoting).after(False)
 
 
+def torn_values(data: bytes, quoting: Quoting) -> Positions:
+    """Return where values of several lines end in a quote with text after it, as `"a` and a later `"b"` make one.
+
+    `data` begins with a record. The quote that such a value begins with was probably never to be closed so late.
+    """
+    if quoting.quote is None or bytes([quoting.quote]) not in data:
+        return np.empty(0, np.int64)
+    array = np.frombuffer(data, np.uint8)
+    runs = _runs(data, quoting)
+    inside = np.append(False, runs.inside_after(False)[:-1])
+    ends = (quoting.delimiter, LF, CR, BLANK, TAB) if quoting.spaced else (quoting.delimiter, LF, CR)
+    text_after = ~np.isin(np.append(array, LF)[runs.stops], ends)
+    found = np.flatnonzero(inside & text_after)
+    opened = [int(runs.starts[index - 1]) for index in found]  # inside: the run before has opened the value
+    closed = [int(runs.starts[index]) for index in found]
+    several = [stop for start, stop in zip(opened, closed, strict=True) if quoting.newline in data[start:stop]]
+    return np.array(several, np.int64)
+
+
 def records(data: bytes, quoting: Quoting) -> tuple[Positions, Positions]:
     """Return where the records of `data` begin and end, without empty lines. `data` begins with a record."""
     if not data:

@@ -124,14 +124,14 @@ def parse_in_order(
 
 
 def keep_good(
-    count: int,
+    numbers: Sequence[int],
     parse: Callable[[Sequence[int]], Parsed],
     refuse: Callable[[int, Exception], BadRow],
     row_named: Callable[[str], int | None],
 ) -> Parsed:
-    """Return the records that can be parsed, and a BadRow for each that cannot, in order.
+    """Return the records of these numbers that can be parsed, and a BadRow for each that cannot, in order.
 
-    `parse` takes the numbers of some records, and raises ArrowInvalid or UnicodeDecodeError when one of them is bad.
+    `parse` takes the numbers of some, and raises ArrowInvalid or UnicodeDecodeError when one of them is bad.
     That one is left out if the error names it (`row_named`: its index); else the records are divided and tried again.
     """
     kept = Parsed()
@@ -156,8 +156,8 @@ def keep_good(
                 kept.extra += parsed.extra
                 return
 
-    for start in range(0, count, _GROUP_RECORDS):
-        take(list(range(start, min(start + _GROUP_RECORDS, count))))
+    for start in range(0, len(numbers), _GROUP_RECORDS):
+        take(list(numbers[start : start + _GROUP_RECORDS]))
     kept.bad = sorted([*kept.bad, *bad.values()], key=lambda row: row.offset)
     return kept
 

@@ -225,6 +225,23 @@ class TestBadRows:
         assert [(reject.line, reject.text) for reject in rejects] == [(3, '2,"b,'), (5, "4")]
         assert rejects[0].reason == "a quote is opened and never closed"
 
+    @pytest.mark.parametrize("opened", [['2,"b,'], ['"2,b,'], ['2,b,"'], ['2,"b,', "no row"]])
+    def test_a_quote_that_is_never_closed_ends_before_the_next_value_in_quotes(
+        self, opened: list[str], tmp_path: Path
+    ) -> None:
+        lines = ["x,y,z", "1,a,", *opened, "3,c,", "4,d,", '5,"e,e",', *opened, "6,f,", '7,"g, g",', '8,"h\nh",']
+        source = open_source(write(tmp_path / "a.csv", "\n".join(lines) + "\n"), types={"x": "int64"})
+        table, rejects = read_all(source)
+        assert table["x"].to_pylist() == [1, 3, 4, 5, 6, 7, 8]
+        assert table["y"].to_pylist() == ["a", "c", "d", "e,e", "f", "g, g", "h\nh"]
+        bad = [3 + i for i in range(len(opened))] + [6 + len(opened) + i for i in range(len(opened))]
+        assert [reject.line for reject in rejects] == bad and rejects[0].text == opened[0]
+
+    def test_a_value_of_several_lines_in_a_bad_row_is_one_reject(self, tmp_path: Path) -> None:
+        text = 'x,y,z\n1,a,\n2,"b\nand, so\non",,,\n3,c,\n'
+        table, [reject] = read_all(open_source(write(tmp_path / "a.csv", text)))
+        assert table["x"].to_pylist() == [1, 3] and (reject.line, reject.reason) == (3, "5 fields instead of 3")
+
     @pytest.mark.parametrize(
         "text",
         [

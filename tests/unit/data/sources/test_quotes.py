@@ -13,6 +13,7 @@ from dray.data.sources.quotes import (
     first_sure_start,
     last_end,
     records,
+    torn_values,
 )
 
 QUOTED = Quoting(ord(","), ord('"'))
@@ -112,3 +113,22 @@ def test_records_are_lines_outside_of_quotes_without_empty_ones(text: bytes, fou
 def test_records_of_what_is_never_quoted() -> None:
     starts, ends = records(b'"a\nb"\n', PLAIN)
     assert (starts.tolist(), ends.tolist()) == ([0, 3], [3, 6])
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (b'1,"a\n2,"b"\n', [7]),  # the second quote closes what the first one opened
+        (b'1,"a\n2,b",c\n', []),
+        (b'1,"a"b,c\n', []),  # on one line it costs no other row
+        (b'"a\nb"', []),
+        (b'"a ""b""\n" ,c\n', [9]),
+    ],
+)
+def test_values_of_several_lines_are_torn_where_text_follows_their_end(text: bytes, found: list[int]) -> None:
+    assert torn_values(text, QUOTED).tolist() == found
+    assert not torn_values(text, PLAIN).tolist()
+
+
+def test_blanks_after_a_value_are_no_text_where_they_do_not_belong_to_it() -> None:
+    assert not torn_values(b'"a\nb" ,c\n', Quoting(ord(","), ord('"'), spaced=True)).tolist()

@@ -17,6 +17,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
+from os import PathLike
 from typing import Any
 
 from pyarrow import fs as pafs
@@ -79,14 +80,14 @@ def open_source(
     """
     if format is not None and format not in FORMATS:
         raise ConfigError(f'There is no format "{format}".{nearest(format, FORMATS)}', fix=f"Use {', '.join(FORMATS)}.")
+    if isinstance(locations, list | tuple) and len(locations) == 1:
+        locations = locations[0]
     if is_table(locations):
         return _open("table", locations, own={"may_be_empty": may_be_empty, "as_text": as_text}, **options)
-    if isinstance(locations, Sequence) and not isinstance(locations, str) and len(locations) == 1:
-        locations = locations[0]
     if callable(locations) or is_address(locations) or format == "sql":
         database = Database(factory=locations) if callable(locations) else database_of(str(locations))
         return _open("sql", database, **options)
-    names = [str(name) for name in ([locations] if not isinstance(locations, list | tuple) else locations)]
+    names = [_name(name) for name in ([locations] if not isinstance(locations, list | tuple) else locations)]
     found = format or format_of(names, storage)
     own = {"may_be_empty": may_be_empty} | ({"as_text": as_text} if found == "json" else {})
     source = _open(found, names, storage, own=own if found in ("json", "parquet", "arrow") else {}, **options)
@@ -101,6 +102,16 @@ def open_source(
         seen = notes_of(expand_data(names, storage)[1] + inside, empty)
         source = replace(source, notes=seen + source.notes) if seen else source
     return with_partitions(source, names, storage)
+
+
+def _name(location: Any) -> str:
+    if isinstance(location, str | PathLike):
+        return str(location)
+    raise DataError(
+        f"Data of type {type(location).__name__} cannot be read.",
+        fix="Give the names of files, one table of pandas, polars or Arrow, or a function that connects to a database. "
+        "pandas.DataFrame makes a table of most other things.",
+    )
 
 
 def _open(format: str, *arguments: Any, own: Mapping[str, Any] | None = None, **options: Any) -> Source:

@@ -223,3 +223,16 @@ class TestFilesBesideTheData:
         (tmp_path / "b.csv").write_text("")
         [note] = open_source(str(tmp_path)).notes
         assert note.what == f"1 file has 0 bytes, and no rows (first: {tmp_path}/b.csv)."
+
+
+@pytest.mark.parametrize(
+    "value", [{"x": [1]}, [{"x": 1}], pd.Series([1]), [pd.DataFrame({"x": [1]})] * 2, pa.table({"x": [1]}).to_reader()]
+)
+def test_values_that_are_no_data_are_refused_by_their_type(value: object) -> None:
+    kind = type(value[0] if isinstance(value, list) else value).__name__
+    with pytest.raises(DataError, match=rf"Data of type {kind} cannot be read\. .*pandas\.DataFrame"):
+        open_source(value)
+
+
+def test_one_table_in_a_list_is_that_table() -> None:
+    assert open_source([pd.DataFrame({"x": [1, 2]})]).rows == 2

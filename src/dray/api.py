@@ -154,7 +154,8 @@ def predict(
 
     `out` is a file if it ends in .csv, .json, .jsonl or .parquet, else a directory of Parquet files. `keep` copies
     columns; `key` too, exactly as they are written. `.rows_rejected` of the result are rows that cannot be read: they
-    have nulls; `.unreadable`, `.unseen` and `.infinite` count values by column.
+    have nulls; `.unreadable`, `.unseen` and `.infinite` count values by column; `.missing_columns` are those that the
+    data does not have.
 
     `output` is "probability" (the default), "class" or "margin"; a recommender has scores of pairs, and no other. With
     a cluster's name or http://head:8265 as `cluster` a job there predicts: both sides must see the locations.

@@ -226,6 +226,7 @@ def test_a_missing_column_is_missing_in_all_rows_and_told(root: Path) -> None:
     predict(str(root / "binary/run"), data, "out", workers=0, sinks=[told])
     (warning,) = told.of(Warned)
     assert 'has no column "colour"' in warning.message and 'Did you mean "color"' in warning.message
+    assert dray.predict(str(root / "binary/run"), data, "again", workers=0).missing_columns == ["colour"]
     nulls = datasets.replaced(datasets.read(root / "binary/data"), colour=pa.nulls(1200))
     renamed = datasets.read("out")["prediction"].to_pylist()
     predict_changed(root, nulls)

@@ -51,6 +51,8 @@ class PredictResult:
     """Rows by column whose number is infinite, or too large for float32; it counted as missing."""
     unreadable: dict[str, int]
     """Rows by column whose value is of another kind, such as text that is not a number; it counted as missing."""
+    missing_columns: list[str]
+    """Columns that the model reads and the data does not have; they counted as missing in all rows."""
     rows_rejected: int
     """Rows that cannot be read at all: they are in the output, with nulls."""
     rejects: str | None
@@ -141,6 +143,7 @@ def predict(
         unseen=dict(counted.unseen),
         infinite=dict(counted.infinite),
         unreadable=dict(counted.unreadable),
+        missing_columns=list(missing),
         rows_rejected=rejected,
         rejects=rejects_of(out) if rejected else None,
         model=predictor.learner,

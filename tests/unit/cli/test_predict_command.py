@@ -24,6 +24,7 @@ KEYS = {
     "unseen": dict,
     "infinite": dict,
     "unreadable": dict,
+    "missing_columns": list,
     "rows_rejected": int,
     "rejects": type(None),
     "model": str,

@@ -23,6 +23,8 @@ _NOT_OF_LABELS = (*ABOUT_FEATURES, "base_score", "scale_pos_weight")
 """Parameters that move the starting point of the trees, but not what is known without a model."""
 _STEPS_TO_MEAN = ("reg:squaredlogerror", "reg:pseudohubererror")
 """XGBoost starts these one step from a constant, which is far from every label where the labels are large."""
+_TAKES_SHARE_FOR_MARGIN = "binary:logitraw"
+"""XGBoost starts this one at the margin 0.3 where the base rate is 0.3."""
 _WHAT = {
     "binary:": "always the base rate",
     "binary:hinge": "always the majority",
@@ -40,6 +42,9 @@ def constant_margins(params: Mapping[str, Any], sample: LabelSample) -> tuple[fl
     if objective.startswith("multi:"):
         shares = np.bincount(sample.labels.astype(np.int64), sample.weights, int(params["num_class"]))
         return tuple(np.log(np.maximum(shares / shares.sum(), 1e-15)).tolist())
+    if objective == _TAKES_SHARE_FOR_MARGIN:
+        rate = np.clip(_mean(sample), 1e-15, 1 - 1e-15)
+        return (float(np.log(rate / (1 - rate))),)
     plain = {name: value for name, value in params.items() if name not in _NOT_OF_LABELS}
     row = xgboost.DMatrix(np.full((1, 1), np.nan, np.float32), label=sample.labels[:1])
     with translated():

@@ -45,9 +45,10 @@ def test_a_regression_stands_beside_the_mean_of_the_training_rows(tmp_path: Path
     assert "(always the mean: " in result.verdict and result.verdict.endswith(" % better")
 
 
-def test_two_classes_stand_beside_their_base_rate(tmp_path: Path) -> None:
+@pytest.mark.parametrize("objective", ["binary:logistic", "binary:logitraw"])
+def test_two_classes_stand_beside_their_base_rate(tmp_path: Path, objective: str) -> None:
     metrics = {"eval_metric": ["auc", "error", "logloss"]}
-    result, y, test, _ = trained(tmp_path, "label", params=metrics | {"scale_pos_weight": 1})
+    result, y, test, _ = trained(tmp_path, "label", objective=objective, params=metrics | {"scale_pos_weight": 1})
     rate = y[~test].mean()
     assert result.baseline["eval-auc"] == 0.5
     assert result.baseline["eval-error"] == pytest.approx(np.mean(y[test] != (rate > 0.5)))

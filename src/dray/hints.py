@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import re
+import shlex
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -31,6 +32,8 @@ NAMES = {
 PAIRS = frozenset({"param", "event-weight", "read", "time-form"})
 """Flags that take NAME=VALUE: a dictionary."""
 LISTS = frozenset({"ignore", "eval", "eval-at", "keep", "key", "columns", "sort", "partition-by"})
+NAMING = (LISTS - {"eval-at"}) | {"label", "group", "weight", "split-by", "eval-by", "user", "item", "rating", "time"}
+"""Flags whose value is the name of something, also where it is written in digits."""
 SWITCHES = frozenset({"contributions", "json", "overwrite", "quiet", "stratify"})
 """Flags without a value."""
 PROSE = frozenset({
@@ -43,7 +46,7 @@ PROSE = frozenset({
 
 _COMMANDS = "train|resume|predict|recommend|map|runs|cluster|job|data|cache|completion|doctor"
 _COMMAND = rf"`[^`]*`|\bdray (?:{_COMMANDS})\b(?:(?!\)|[;,:](?:\s|$)|(?<!\.)\.(?:\s|$)).)*"
-_FLAG = r"(?<![\w-])--(?P<name>[a-z][a-z-]*[a-z])(?:[ =](?P<value>'[^']*'|\"[^\"]*\"|\S*[^\s.,;:)]))?"
+_FLAG = r"(?<![\w-])--(?P<name>[a-z][a-z-]*[a-z])(?:[ =](?P<value>(?:'[^']*'|\"[^\"]*\")+|\S*[^\s.,;:)]))?"
 _PART = re.compile(f"(?P<command>{_COMMAND})|{_FLAG}")
 _BOTH = re.compile(r"\b(?P<key>[a-z_]+(?: (?P<of>[a-z]+)(?= \(--[a-z-]+ (?P=of)\)))?) \((?P<flag>--[a-z][^()]*)\)")
 """A key and its flag: "eval_fraction (--eval-fraction)", "eval_by time (--eval-by time)"."""
@@ -112,7 +115,8 @@ def _argument(found: re.Match[str]) -> str:
     argument = NAMES.get(name, name.replace("-", "_"))
     if value is None or name in SWITCHES or not is_value(value):
         return argument + found[0].removeprefix(f"--{name}")
-    return f"{argument}={_in_python(name, value.strip(chr(39)))}"
+    typed = "".join(shlex.split(value)) if value[0] in "'\"" else value
+    return f"{argument}={_in_python(name, typed)}"
 
 
 def is_value(word: str) -> bool:
@@ -124,7 +128,7 @@ def _in_python(name: str, value: str) -> str:
     if name in PAIRS:
         key, equals, inner = value.partition("=")
         return f'{{"{key}": {_literal(inner)}}}' if equals else _literal(value)
-    literal = _literal(value)
+    literal = _text(value) if name in NAMING and not value.startswith("[") else _literal(value)
     return f"[{literal}]" if name in LISTS and not value.startswith("[") else literal
 
 
@@ -142,7 +146,11 @@ def _literal(value: str) -> str:
         except yaml.YAMLError:
             return value
         return _written(found)
-    return f'"{value.strip(chr(34))}"'
+    return _text(value)
+
+
+def _text(value: str) -> str:
+    return repr(value) if '"' in value else f'"{value}"'
 
 
 def _written(value: Any) -> str:
@@ -150,4 +158,4 @@ def _written(value: Any) -> str:
         return "{" + ", ".join(f"{_written(key)}: {_written(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(map(_written, value)) + "]"
-    return f'"{value}"' if isinstance(value, str) else repr(value)
+    return _text(value) if isinstance(value, str) else repr(value)

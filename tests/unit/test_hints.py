@@ -93,10 +93,15 @@ def test_every_hint_can_be_followed_on_the_command_line(place: str, hint: str) -
     assert not faults(in_flags(hint), shown_by(place))
 
 
+ARGUMENT = re.compile(r"\b[a-z_]+=(?:\{.*?\}+|\[.*?\]|\".*?\")")
+
+
 @pytest.mark.parametrize(("place", "hint"), HINTS, ids=[place for place, _ in HINTS])
 def test_every_hint_names_arguments_in_python(place: str, hint: str) -> None:
     spoken = in_arguments(hint)
     assert "--" not in hints._PART.sub(lambda found: "" if found["command"] else found[0], spoken), spoken
+    for argument in ARGUMENT.findall(spoken):
+        ast.parse(f"dray.train({argument})")
 
 
 def test_there_are_many_hints() -> None:
@@ -112,6 +117,12 @@ def test_there_are_many_hints() -> None:
         ("Leave them out: --ignore x --ignore 'b c'", 'Leave them out: ignore=["x", "b c"]'),
         ("Use --read header=false.", 'Use read={"header": False}.'),
         ("--read 'types={\"zip\": \"string\"}' reads it", 'read={"types": {"zip": "string"}} reads it'),
+        ('Use --read "decimal=,".', 'Use read={"decimal": ","}.'),
+        ("Use --read \"quote='\".", 'Use read={"quote": "\'"}.'),
+        ('--read "thousands=." --read "decimal=,"', 'read={"thousands": ".", "decimal": ","}'),
+        ("Leave it out: --ignore 6", 'Leave it out: ignore=["6"]'),
+        ("Leave it out: --ignore 'it'\"'\"'s'.", 'Leave it out: ignore=["it\'s"].'),
+        ("Leave it out: --ignore 'a \"b\"'.", "Leave it out: ignore=['a \"b\"']."),
         ("--event-weight view=1 --event-weight buy=5", 'event_weights={"view": 1, "buy": 5}'),
         ("Give --time-form 'when=%d.%m.%Y %H:%M'.", 'Give time_form={"when": "%d.%m.%Y %H:%M"}.'),
         ("Add --key id, or --keep x --keep y.", 'Add key=["id"], or keep=["x", "y"].'),

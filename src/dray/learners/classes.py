@@ -92,7 +92,7 @@ def check_few(label: Column, counts: Mapping[str, int], *, more: bool, asked: bo
         if comma is not None:
             raise DataError(
                 f'The label "{label.name}" is text that looks like numbers with a decimal comma, such as "{comma}".',
-                fix="Have it read as numbers: --read decimal=, (CSV), or write it as a number.",
+                fix='Have it read as numbers: --read "decimal=," (CSV), or write it as a number.',
             )
     if more:
         what += f'more than {MOST_CLASSES:,} different values, such as "{example}": too many for classes.'

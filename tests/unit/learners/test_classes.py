@@ -99,7 +99,7 @@ def test_more_values_than_there_can_be_classes_are_refused_also_when_asked_for()
 def test_numbers_with_a_decimal_comma_are_told_as_that(values: tuple[str, ...]) -> None:
     with pytest.raises(DataError, match="decimal comma") as raised:
         check_few(TEXT, dict.fromkeys(values, 500), more=False, asked=False)
-    assert "--read decimal=," in raised.value.fix
+    assert '--read "decimal=,"' in raised.value.fix
     check_few(TEXT, dict.fromkeys(("a,b", "c"), 500), more=False, asked=False)
 
 

@@ -54,7 +54,8 @@ def train(
 ) -> TrainResult | FactorResult:
     """Train on `data`, or as a run file says; `settings` are the keys of a run file (docs/guides/training.md).
 
-    `data` is what `dray train` takes, a table of pandas, polars or Arrow, or a function that connects to a database.
+    `data` is what `dray train` takes, a table of pandas, polars or Arrow, or a function that connects to a database;
+    so is `eval`.
 
     >>> result = dray.train("data/", label="y", rounds=200, eval_fraction=0.2, params={"max_depth": 8})
     >>> result.booster
@@ -85,6 +86,9 @@ def _config(data: Any, label: str | None, settings: dict[str, Any]) -> RunConfig
         values, origin = {"data": _named(data, settings)}, "the arguments"
     if label is not None:
         values["label"] = label
+    if settings.get("eval") is not None:
+        # How `data` is read says nothing of a table.
+        settings = settings | {"eval": _named(settings["eval"], settings | {"format": None, "read": None})}
     return make_config(values | settings, origin=origin)
 
 

@@ -400,6 +400,25 @@ def test_evaluation_data_is_read_with_the_types_of_the_training_data(tmp_path: P
     assert result.eval_rows == 80
 
 
+def test_whole_numbers_that_became_floats_because_of_a_gap_are_evaluated_on(tmp_path: Path) -> None:
+    table = pandas.DataFrame({"rooms": [row % 7 for row in range(300)], "sold": [1 + row % 2 for row in range(300)]})
+    table.to_csv("whole.csv", index=False)
+    later = table.astype(float).mask(pandas.DataFrame({"rooms": table.index == 5, "sold": False}))
+    later.to_csv("floats.csv", index=False)
+    result = dray.train("whole.csv", label="sold", eval="floats.csv", rounds=2, out="with-gaps")
+    assert (result.eval_rows, result.eval_rows_dropped) == (300, 0)
+
+
+def test_evaluation_data_may_be_a_table_as_training_data_may(tmp_path: Path) -> None:
+    table = pandas.DataFrame({"x": range(300), "sold": ["yes" if row % 3 else "no" for row in range(300)]})
+    table.to_csv("later.csv", index=False)
+    files = dray.train(table, label="sold", eval="later.csv", rounds=2, out="files")
+    assert dray.train(table, label="sold", eval=table, rounds=2, out="tables").metrics == files.metrics
+    assert dray.train("later.csv", label="sold", eval=table, rounds=2, out="both").metrics == files.metrics
+    with dray.session(table, label="sold", eval=table) as session:
+        assert session.fit(rounds=2).metrics == files.metrics
+
+
 def test_a_file_without_a_header_is_read_as_the_training_data_was(capsys: pytest.CaptureFixture[str]) -> None:
     train = write(Path("train.csv"), made(300, 1), header=False)
     names = ",".join(COLUMNS)

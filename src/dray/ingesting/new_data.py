@@ -229,10 +229,14 @@ def with_types(
         if name in there
         and may_be_read_as_text(type_)
         and not _has_form(told.get(name))
-        # Floats of JSON stay: 7.0 becomes 7 later, as text or as a whole number.
-        and not (format == "json" and name in shown.names and pa.types.is_floating(shown.field(name).type))
+        and not (name in shown.names and _stays_float(shown.field(name).type, type_, format))
     }
     return _typed(reading, types, told, there)
+
+
+def _stays_float(shown: pa.DataType, wanted: pa.DataType, format: str) -> bool:
+    """Whether 7.0 becomes 7 later, as text or as a whole number: as text of CSV, it is a word of its own."""
+    return pa.types.is_floating(shown) and (format == "json" or pa.types.is_integer(wanted))
 
 
 def opened(data: Any, reading: Reading, storage: StorageOptions, as_text: Sequence[str] = ()) -> Source:

@@ -179,10 +179,11 @@ class TableDriver:
             for position, rows, bits in part:
                 mask[position : position + rows] = np.unpackbits(bits, count=rows)
         if not 0 < (held_out := int(mask.sum())) < self.train.rows:
+            flag = "--split-seed" if self.config.split_by else "--eval-from"
             which, other = ("No row is", "evaluate on") if not held_out else ("All rows are", "train on")
             raise DataError(
                 f'{which} evaluated on by "{rule.column}": there is nothing to {other}.',
-                fix="Give another --eval-from or --eval-fraction, or another column.",
+                fix=f"Give another {flag} or --eval-fraction, or another column.",
             )
         return PickedRows.of(mask)
 
@@ -205,9 +206,6 @@ class TableDriver:
         if (column := config.eval_by) is None:
             return None
         form, type_ = self._time_form(column)
-        if config.eval_from is not None:
-            return FromKey(column, key_of(config.eval_from, column, type_), form)
-        assert config.eval_fraction is not None
         shares = scan_shares(self.train.row_groups, max(1, workers.count))
 
         def counted(search: Search) -> Any:
@@ -219,6 +217,9 @@ class TableDriver:
         if known < self.train.rows:
             missing = f'{self.train.rows - known:,} of {self.train.rows:,} rows have no time in "{column}".'
             self.emit(Warned(missing, "They are trained on, and never evaluated on."))
+        if config.eval_from is not None:
+            return FromKey(column, key_of(config.eval_from, column, type_), form)
+        assert config.eval_fraction is not None
         search = search_of(config.eval_fraction, known, form).narrowed(counts)
         while not search.over:
             search = search.narrowed(counted(search))

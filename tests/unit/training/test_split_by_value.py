@@ -128,7 +128,9 @@ def test_rows_without_a_time_are_trained_on_and_told(data: str, table: pa.Table,
     pq.write_table(table.set_column(1, "when", pa.array(times, pa.timestamp("us"))), "gaps.parquet")
     result = train("gaps.parquet", eval_by="when", eval_fraction=0.5)
     assert not held_out[0][::10].any() and abs(held_out[0].sum() - 900) < 10
-    assert any("200 of 2,000 rows have no time" in warning for warning in result.warnings)
+    since = train("gaps.parquet", eval_by="when", eval_from="2024-02-01")
+    for one in (result, since):
+        assert any("200 of 2,000 rows have no time" in warning for warning in one.warnings)
 
 
 def test_a_resumed_or_repeated_run_has_the_same_rows(data: str) -> None:
@@ -154,6 +156,7 @@ def test_a_resumed_or_repeated_run_has_the_same_rows(data: str) -> None:
         ({"eval_by": "when", "eval_from": "soon"}, "not a date or time"),
         ({"eval_by": "age", "eval_from": "soon"}, "not such a number"),
         ({"eval_by": "when", "eval_from": "2030-01-01"}, "No row is evaluated on"),
+        ({"split_by": "customer", "eval_fraction": 1e-9}, "Give another split_seed or eval_fraction"),
         ({"eval_by": "when", "eval_from": "2020-01-01"}, "All rows are evaluated on"),
     ],
 )

@@ -32,7 +32,7 @@ from dray.learners.factorization.grid import lay_out, shape_for
 from dray.learners.factorization.implicit import ImplicitSettings
 from dray.learners.factorization.implicit_share import ImplicitPlan, shape_of
 from dray.learners.factorization.known import Known, merge
-from dray.learners.factorization.measuring import TestPairs, list_baseline, rating_baseline
+from dray.learners.factorization.measuring import TestPairs, list_baseline, poor, rating_baseline
 from dray.learners.factorization.model import FactorModel
 from dray.learners.factorization.odd_users import odd_users
 from dray.learners.factorization.previous import read_previous
@@ -263,10 +263,8 @@ class FactorDriver:
                 f"{trained.halvings} times, to {trained.rate:g}.",
                 f"Begin with it: --param learning_rate={trained.rate:g}.",
             )
-        lists = list_baseline(trained.metrics, self._fit.config.eval_at)
-        gain = lists.gain(trained.metrics)
-        if gain is not None and gain <= 0:
-            self._warn(*_poor_lists(self.config.kind, lists.verdict(trained.metrics)))
+        for note in poor(self.config.kind, trained.metrics, self._fit.config.eval_at, self._loaded.rmse_of_mean):
+            self._warn(note.what, note.fix)
         if found.get("pairs_of_unseen_items"):
             self._warn(
                 f"{found['pairs_of_unseen_items']:,} of {found['pairs']:,} test pairs have an item that no user had in "
@@ -380,14 +378,6 @@ class _Loaded:
                 fix="Set more aside with --eval-fraction or --eval-last, or leave the evaluation out.",
             )
         return loaded
-
-
-def _poor_lists(kind: str, verdict: str) -> tuple[str, str]:
-    """Say what to do about lists that are no better than those of what is popular."""
-    what = f"These lists are no better than showing all users what is popular: {verdict}."
-    if kind == "explicit":
-        return what, "A model of ratings predicts ratings; for lists leave --rating out."
-    return what, "Give more events, or try other --param factors=, alpha= and regularization=; or show what is popular."
 
 
 def _rule(config: FactorizationConfig) -> RowRule:

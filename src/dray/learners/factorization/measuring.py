@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dray.learners.baseline import Baseline
+from dray.data.source import Note
+from dray.learners.baseline import NO_BETTER, Baseline
 from dray.learners.factorization.blocks import Blocks
 from dray.learners.factorization.epoch import Method, Turns, by_unit
 from dray.learners.factorization.evaluate import RankingQuality, merged
@@ -99,6 +100,27 @@ def list_baseline(metrics: Mapping[str, float], ks: Sequence[int]) -> Baseline:
     """Compare lists with what is popular, from the metrics of both."""
     popular = {f"eval-{name.removeprefix(POPULAR)}": metrics[name] for name in metrics if name.startswith(POPULAR)}
     return Baseline("always what is popular", popular, by=f"eval-ndcg@{ks[0]}")
+
+
+def poor(kind: str, metrics: Mapping[str, float], ks: Sequence[int], rmse_of_mean: float | None) -> Iterator[Note]:
+    """Yield what to tell of a model that is of no use: for its ratings, for its lists."""
+    if kind == "explicit" and rmse_of_mean is not None:
+        ratings = rating_baseline(rmse_of_mean)
+        gain = ratings.gain(metrics)
+        if gain is not None and gain <= -NO_BETTER:
+            yield Note(
+                f"The saved model is worse than no model: {ratings.verdict(metrics)}.",
+                "Keep its best epoch with --early-stop 3, or try more regularization or fewer factors with --param.",
+            )
+    lists = list_baseline(metrics, ks)
+    gain = lists.gain(metrics)
+    if gain is not None and gain < NO_BETTER:
+        yield Note(
+            f"These lists are no better than showing all users what is popular: {lists.verdict(metrics)}.",
+            "A model of ratings predicts ratings; for lists leave --rating out."
+            if kind == "explicit"
+            else "Give more events, try other factors, alpha and regularization with --param, or show what is popular.",
+        )
 
 
 def counts_of(quality: RankingQuality) -> dict[str, int]:

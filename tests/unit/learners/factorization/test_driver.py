@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import dray
@@ -18,6 +19,7 @@ from dray.learners.factorization import checkpointing
 from dray.learners.factorization import split as splitting
 from dray.learners.factorization.explicit import ExplicitSettings
 from dray.learners.factorization.factors import Factors
+from dray.learners.factorization.measuring import list_baseline, poor
 from dray.learners.factorization.result import FactorResult
 from dray.runs.directory import open_run
 from dray.training import train as training
@@ -125,6 +127,25 @@ def test_errors_and_rankings_are_those_of_the_whole(table: pa.Table, data: str) 
     assert result.evaluation["users"] == quality.users
     assert result.evaluation["pairs"] == quality.pairs == len(rows)
     assert result.eval_rows == int(test.sum())
+
+
+def test_a_model_of_ratings_that_is_worse_than_their_mean_says_so(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    noise = pa.table({"u": random.integers(0, 100, 2000), "i": random.integers(0, 50, 2000)})
+    noise = noise.append_column("r", pa.array(random.integers(1, 6, 2000)))
+    pq.write_table(noise, tmp_path / "noise.parquet")
+    asked = EXPLICIT | {"data": str(tmp_path / "noise.parquet"), "eval_fraction": 0.2, "rounds": 20, "out": "run"}
+    asked |= {"params": {"factors": 16, "regularization": 0.0001}}
+    result, _, _ = train_together(asked, 1)
+    assert result.verdict.endswith(" % worse")
+    assert any("worse than no model" in warning and "always the mean" in warning for warning in result.warnings)
+
+
+@pytest.mark.parametrize(("ndcg", "told"), [(0.2, True), (0.2005, True), (0.21, False)])
+def test_lists_are_told_where_their_verdict_says_no_better(ndcg: float, told: bool) -> None:
+    metrics = {"eval-ndcg@10": ndcg, "popular-ndcg@10": 0.2}
+    assert bool(list(poor("implicit", metrics, [10], None))) == told
+    assert list_baseline(metrics, [10]).verdict(metrics).endswith("no better") == told
 
 
 def test_rankings_of_events_are_those_of_the_whole(table: pa.Table, data: str) -> None:

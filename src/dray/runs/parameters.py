@@ -44,9 +44,15 @@ def label_of(config: Mapping[str, Any] | None) -> str | None:
 
 
 def differing(runs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the keys that two of the runs have with different values, or only some have; but for the label."""
+    """Return the keys that two of the runs have with different values, or only some have; but for the label.
+
+    Only runs of one learner are compared: others have other keys, and of those that they share other defaults.
+    """
+    first: dict[Any, Mapping[str, Any]] = {}
     keys = dict.fromkeys(key for run in runs for key in run if key != "label")
-    return [key for key in keys if any(run.get(key) != runs[0].get(key) for run in runs)]
+    pairs = [(run, first.setdefault(run.get("model"), run)) for run in runs]
+    several = ["model"] if len(first) > 1 else []
+    return several + [key for key in keys if any(run.get(key) != other.get(key) for run, other in pairs)]
 
 
 def short(value: Any) -> str:

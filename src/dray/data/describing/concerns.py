@@ -161,7 +161,8 @@ def _numbers_as_text(profile: ColumnProfile, column: pa.ChunkedArray) -> Iterato
     if share < NUMBERS_SHARE or any(_CODE.match(text) for text in tried):
         return
     but = f", but not {', '.join(map(repr, odd[:3]))}" if odd else ""
-    yield Concern("numbers-as-text", profile.name, f"numbers kept as text ({share:.0%} of the values{but})", share)
+    count = f"{len(tried) - len(odd):,} of {len(tried):,} different values"
+    yield Concern("numbers-as-text", profile.name, f"numbers kept as text ({count}{but})", share)
 
 
 def _text_times(profile: ColumnProfile, column: pa.ChunkedArray) -> Concern | None:

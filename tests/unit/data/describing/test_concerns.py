@@ -133,11 +133,11 @@ def test_numbers_kept_as_text_are_told_with_what_is_none() -> None:
         return [*texts] * 30
 
     assert told(repeated("1", "2.5", "-3e5", " 4% ", ".5", "1,000")) == [
-        ("numbers-as-text", "numbers kept as text (100% of the values)")
+        ("numbers-as-text", "numbers kept as text (6 of 6 different values)")
     ]
     nine = [str(value) for value in range(1, 10)]
     assert told(repeated(*nine, "n/a", None, " ")) == [
-        ("numbers-as-text", "numbers kept as text (90% of the values, but not 'n/a')")
+        ("numbers-as-text", "numbers kept as text (9 of 10 different values, but not 'n/a')")
     ]
     assert told(repeated(*nine[:8], "n/a")) == []
     assert told(repeated(*nine, "007")) == []  # codes keep their zeros only as text
@@ -145,7 +145,7 @@ def test_numbers_kept_as_text_are_told_with_what_is_none() -> None:
     odd = ["a", "b", "c", "d"]
     many = [str(value) for value in range(1, 61)]
     assert told(repeated(*many, *odd)) == [
-        ("numbers-as-text", "numbers kept as text (94% of the values, but not 'a', 'b', 'c')")
+        ("numbers-as-text", "numbers kept as text (60 of 64 different values, but not 'a', 'b', 'c')")
     ]
 
 

@@ -203,6 +203,13 @@ def classes_in(label: Column, summary: LabelSummary, objective: str, known: int 
     return known or classes
 
 
+def check_class_count(label: Column, count: int) -> None:
+    """Raise where a model would have more classes than the label has names for."""
+    named = {"category": len(label.categories), "boolean": 2}.get(label.kind, count)
+    if count > named:
+        raise ConfigError(f"num_class is {count}, but the label has {named} classes.", fix="Leave num_class out.")
+
+
 def check_eval_classes(label: Column, summary: LabelSummary, classes: int) -> None:
     """Raise for a class of the evaluation set that the training rows do not have."""
     if classes and summary.maximum >= classes:

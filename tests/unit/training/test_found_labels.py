@@ -15,7 +15,7 @@ import xgboost
 
 import dray
 from dray.cli.main import main
-from dray.errors import DataError
+from dray.errors import DataError, DrayError
 from dray.learners.xgboost.result import TrainResult
 
 ROWS = 1200
@@ -123,6 +123,17 @@ def test_whole_numbers_are_classes_with_their_names_when_asked_for(step: int, fi
     assert predicted("run", "a.parquet").column_names == names
     classes = predicted("run", "a.parquet", output="class")["prediction"]
     assert classes.type == pa.int64() and set(classes.to_pylist()) <= {code * step + first for code in range(5)}
+
+
+@pytest.mark.parametrize("label", [HIGH, np.where(HIGH, "yes", "no"), np.where(HIGH, 7, 3)])
+def test_classes_with_names_have_columns_of_these_names_and_no_others(label: Any) -> None:
+    pq.write_table(pa.table({"x": X, "y": label}), "data.parquet")
+    dray.train("data.parquet", "y", objective="multiclass", rounds=2, params={"num_class": 2}, out="two")
+    dray.predict("two", "data.parquet", "two.parquet")
+    names = [str(name).lower() for name in np.unique(label)]
+    assert pq.read_schema("two.parquet").names == [f"prediction_{name}" for name in names]
+    with pytest.raises(DrayError, match="num_class is 3, but the label has 2 classes"):
+        dray.train("data.parquet", "y", objective="multiclass", params={"num_class": 3})
 
 
 def test_whole_numbers_in_order_are_a_regression_that_tells_the_other_word() -> None:

@@ -27,6 +27,7 @@ from dray.learners.classes import MOST_CLASSES, are_whole, check_known, positive
 from dray.learners.labels import (
     LabelSample,
     LabelSummary,
+    check_class_count,
     check_eval_classes,
     check_labels,
     check_weights_add_up,
@@ -206,7 +207,9 @@ class TreeDriver(TableDriver):
         if gain is not None and gain <= -NO_BETTER:  # what the verdict calls worse
             self._warn(
                 f"The saved model is worse than no model: {baseline.verdict(outcome.metrics)}.",
-                "Keep its best round with --early-stop 10, or take smaller steps: --param learning_rate=0.1.",
+                "Take smaller steps: --param learning_rate=0.05."
+                if self._task.early_stop
+                else "Keep its best round with --early-stop 10, or take smaller steps: --param learning_rate=0.1.",
             )
         return baseline
 
@@ -301,6 +304,7 @@ class TreeDriver(TableDriver):
             classes=classes_in(label, self._all_labels(summary), objective, class_count(given) if previous else 0),
             seed=config.seed,
         )
+        check_class_count(label, class_count(params))
         evaluate = self._check_eval(params)
         check_weights_add_up(sample, preparation.weight)
         if previous is None and "base_score" not in params:

@@ -103,6 +103,8 @@ class Model:
 
     def class_names(self) -> Sequence[str] | None:
         """The classes where they have names; those of other labels are 0, 1, 2, ..."""
+        if self.label.kind == "boolean":
+            return ("false", "true")
         return self.label.categories if self.label.kind == "category" else None
 
     @property

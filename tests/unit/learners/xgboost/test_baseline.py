@@ -114,6 +114,9 @@ def test_a_model_that_is_worse_than_none_says_so_and_what_to_do(tmp_path: Path) 
     assert result.verdict.endswith(" % worse")
     [told] = [warning for warning in result.warnings if "worse than no model" in warning]
     assert "early" in told
+    stopped = dray.train(data, "y", eval_fraction=0.3, rounds=60, early_stop=1, out=str(tmp_path / "stopped"))
+    [told] = [warning for warning in stopped.warnings if "worse than no model" in warning]
+    assert told.endswith('Take smaller steps: params={"learning_rate": 0.05}.')
 
 
 @pytest.mark.parametrize(("rate", "warned"), [(0.001, False), (0.2, True)])

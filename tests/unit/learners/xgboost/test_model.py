@@ -169,4 +169,4 @@ def test_a_regression_answers_with_its_value_when_asked_for_a_class() -> None:
 
 def test_only_named_classes_have_names() -> None:
     assert trained(label=Column("y", "category", ("no", "yes"))).class_names() == ("no", "yes")
-    assert trained(label=Column("y", "boolean")).class_names() is None
+    assert trained(label=Column("y", "boolean")).class_names() == ("false", "true")

@@ -91,7 +91,7 @@ def _from_pandas(frame: Any, as_text: Collection[str]) -> pa.Table:
     for name in frame.columns:
         try:
             columns[name] = pa.array(frame[name], from_pandas=True)
-        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError) as error:
+        except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as error:
             if name in as_text:
                 values, missing = frame[name], frame[name].isna()
                 columns[name] = pa.array(
@@ -100,8 +100,10 @@ def _from_pandas(frame: Any, as_text: Collection[str]) -> pa.Table:
             if as_text:
                 continue
             reason = (str(error).splitlines() or [""])[0]
+            too_large = isinstance(error, OverflowError)
+            has = "whole numbers beyond 64 bits." if too_large else f"values of several kinds: {reason}"
             raise DataError(
-                f'Column "{name}" of the pandas frame has values of several kinds: {reason}',
+                f'Column "{name}" of the pandas frame has {has}',
                 fix=f'Convert it to one kind first, such as frame["{name}"].astype(str).',
             ) from error
     return pa.table(columns)

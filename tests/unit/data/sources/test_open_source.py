@@ -174,6 +174,7 @@ class TestTables:
         ("table", "error"),
         [
             (pd.DataFrame({"x": [1, "a"]}), 'Column "x" of the pandas frame has values of several kinds'),
+            (pd.DataFrame({"x": [1, 10**25]}), 'Column "x" of the pandas frame has whole numbers beyond 64 bits'),
             (pd.DataFrame([[1, 2]], columns=["x", "x"]), 'two columns "x"'),
             (TABLE.slice(0, 0), "no rows"),
         ],

@@ -106,5 +106,6 @@ DAMAGE = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, R
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return ' Did you mean "x"?' for the known name closest to `name`, or nothing."""
-    matches = get_close_matches(name, list(known), n=1, cutoff=0.6)
-    return f' Did you mean "{matches[0]}"?' if matches else ""
+    names = {one.casefold(): one for one in known}
+    matches = get_close_matches(name.casefold(), list(names), n=1, cutoff=0.6)
+    return f' Did you mean "{names[matches[0]]}"?' if matches else ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 import os
 import subprocess
@@ -136,6 +137,7 @@ def test_schemas_that_differ_in_a_column(refused: Refused) -> None:
 def test_a_missing_label(refused: Refused) -> None:
     write(small())
     refused([*TRAIN, "--label", "lable"], '"lable"', 'Did you mean "label"?', "Columns: one")
+    refused([*TRAIN, "--label", "LABEL"], '"LABEL"', 'Did you mean "label"?')
 
 
 def test_a_constant_label(refused: Refused) -> None:
@@ -292,9 +294,11 @@ def test_the_area_under_the_curve_of_a_regression(refused: Refused) -> None:
     refused([*TRAIN, "--eval-fraction", "0.3", "--param", "eval_metric=auc"], "labels from 0 to 1")
 
 
-def test_weights_that_are_text(refused: Refused) -> None:
+def test_weights_that_are_no_numbers(refused: Refused) -> None:
     write(small())
     refused([*TRAIN, "--weight", "colour"], '"colour" is text')
+    write(small(day=[datetime.date(2024, 1, 1)] * 300))
+    refused([*TRAIN, "--weight", "day"], '"day" is date32[day]', "Weights are numbers")
 
 
 def test_an_evaluation_set_without_a_column(refused: Refused) -> None:

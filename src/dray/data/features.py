@@ -154,8 +154,15 @@ def kind_of(name: str, arrow: pa.DataType) -> Kind:
         return "category"
     raise DataError(
         f'Column "{name}" has type {arrow}, which has no meaning as a feature.',
-        fix=f"Leave it out with --ignore {name}, or write it as a number or a string.",
+        fix=f"Leave it out with --ignore {shlex.quote(name)}, or write it as a number or a string.",
     )
+
+
+def require_weight(name: str, arrow: pa.DataType) -> None:
+    """Raise unless a column can be the weight of rows."""
+    if (kind := kind_of(name, arrow)) not in ("number", "boolean"):
+        found = "text" if kind == "category" else arrow
+        raise DataError(f'The weight column "{name}" is {found}.', fix="Weights are numbers.")
 
 
 def is_text(arrow: pa.DataType) -> bool:

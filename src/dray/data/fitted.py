@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from shlex import quote
 
 import pyarrow as pa
 import pyarrow.types as pt
@@ -74,6 +75,6 @@ def _cast(values: pa.Array, type_: pa.DataType, name: str, file: str) -> pa.Arra
         raise DataError(
             f'Column "{name}" of {file} is {values.type}, and {type_} in all files together, which cannot hold every '
             f"value: {(str(error).splitlines() or [''])[0]}",
-            fix=f"Write the column with one type in all files, or leave it out: --ignore {name} of train, or "
+            fix=f"Write the column with one type in all files, or leave it out: --ignore {quote(name)} of train, or "
             "--columns of ingest with the others.",
         ) from error

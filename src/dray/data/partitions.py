@@ -21,6 +21,7 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from shlex import quote
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -150,7 +151,8 @@ def _require_alike(column: pa.Array, constant: Constant, file: str) -> None:
         said = "that it is missing" if constant.text is None else constant.text
         raise DataError(
             f'Column "{constant.name}" of {file} holds {unlike!r}, but its directory says {said}.',
-            fix=f"Correct the one that is wrong, or rename the directory; --ignore {constant.name} trains without it.",
+            fix="Correct the one that is wrong, or rename the directory; "
+            f"--ignore {quote(constant.name)} trains without it.",
         )
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby, pairwise
+from shlex import quote
 
 import numpy as np
 import pyarrow as pa
@@ -135,7 +136,7 @@ def _require_few(seen: set[str], name: str) -> None:
     if len(seen) > MOST_CATEGORIES:
         raise DataError(
             f'Column "{name}" has more than {MOST_CATEGORIES:,} different values: it is an id or free text.',
-            fix=f"Leave it out with --ignore {name}, or write it as a number.",
+            fix=f"Leave it out with --ignore {quote(name)}, or write it as a number.",
         )
 
 

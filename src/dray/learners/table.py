@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from dray.config.run_file import WorkerRange
-from dray.data.features import Column, choose_features, column_of, is_text, kind_of, require_column
+from dray.data.features import Column, choose_features, column_of, is_text, kind_of, require_column, require_weight
 from dray.data.held_out import ByGroup, FromKey, Rule, Search, key_of, not_ordered, require_ordered
 from dray.data.parquet import Dataset
 from dray.data.prepare import Preparation
@@ -346,8 +346,8 @@ def assign_roles(config: TableConfig, schema: pa.Schema) -> Roles:
         require_ordered(config.eval_by, type_)
         if config.eval_from is not None and not is_text(type_):
             key_of(config.eval_from, config.eval_by, type_)
-    if config.weight is not None and kind_of(config.weight, schema.field(config.weight).type) == "category":
-        raise DataError(f'The weight column "{config.weight}" is text.', fix="Weights are numbers.")
+    if config.weight is not None:
+        require_weight(config.weight, schema.field(config.weight).type)
     taken = [name for name in (config.label, config.weight, config.group) if name is not None]
     features = choose_features(schema, taken=taken, ignore=config.ignore)
     return Roles(tuple(features), label, config.weight, config.group)

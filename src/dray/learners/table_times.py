@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from shlex import quote
 
 import pyarrow as pa
 import pyarrow.types as pt
@@ -67,7 +68,8 @@ def _parts(column: Column, look: Look | None, schema: pa.Schema) -> list[Column]
         if one.name in schema.names:
             raise DataError(
                 f'--times parts makes "{one.name}" of "{column.name}", but the data has such a column.',
-                fix=f"Rename that column, or leave --times parts out; --ignore {column.name} leaves the times out.",
+                fix="Rename that column, or leave --times parts out; "
+                f"--ignore {quote(column.name)} leaves the times out.",
             )
     return made
 

@@ -384,3 +384,9 @@ def test_the_fraction_of_a_moment_stays() -> None:
     values = pa.array([1_500_012_000, 12_000_000, 100_000_000], pa.timestamp("ns"))
     seconds = [text.rpartition(":")[2] for text in texts_of(values).to_pylist()]
     assert seconds == ["01.500012", "00.012", "00.1"]
+
+
+def test_a_name_that_a_shell_would_take_apart_is_quoted_in_the_hint() -> None:
+    with pytest.raises(DataError) as raised:
+        kind_of("raw bytes", pa.binary())
+    assert raised.value.fix.startswith("Leave it out with --ignore 'raw bytes', or")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -146,7 +147,7 @@ def as_before(roles: Roles, schema: pa.Schema, previous: Previous) -> Roles:
     if new := [name for name in now if name not in known]:
         raise DataError(
             f'The data has a feature that the earlier run did not know: "{new[0]}".',
-            fix=f"Leave it out with --ignore {new[0]}, or train a new model.",
+            fix=f"Leave it out with --ignore {quote(new[0])}, or train a new model.",
         )
     return replace(roles, features=tuple(model.features), label=model.label)
 

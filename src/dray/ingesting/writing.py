@@ -242,6 +242,8 @@ def repeating(batch: pa.RecordBatch) -> list[str]:
     for field, column in zip(sample.schema, sample.columns, strict=True):
         if pt.is_nested(field.type) or pt.is_boolean(field.type) or pt.is_null(field.type):
             continue
+        if isinstance(field.type, pa.BaseExtensionType):
+            continue  # Arrow does not compare them
         # Text is long: there a dictionary pays even if most values of a sample occur once.
         few = _FEW if pt.is_primitive(field.type) else _SOME
         if pt.is_dictionary(field.type) or len(column.unique()) <= max(1, few * len(column)):

@@ -85,18 +85,20 @@ def open_table(value: Any, *, may_be_empty: bool = False, as_text: Collection[st
 
 
 def _from_pandas(frame: Any, as_text: Collection[str]) -> pa.Table:
+    if frame.columns.nlevels > 1:
+        raise DataError(
+            f"The columns of the pandas frame have names of several parts, such as {frame.columns[0]}.",
+            fix='Join them first: frame.columns = ["_".join(map(str, parts)) for parts in frame.columns].',
+        )
     frame = frame.rename(columns=str)
     require_distinct(list(frame.columns), "The table", fix="Rename one of them.")
     columns: dict[str, pa.Array] = {}
     for name in frame.columns:
         try:
-            columns[name] = pa.array(frame[name], from_pandas=True)
+            columns[name] = _as_arrow(frame[name])
         except (pa.ArrowInvalid, pa.ArrowTypeError, pa.ArrowNotImplementedError, OverflowError) as error:
             if name in as_text:
-                values, missing = frame[name], frame[name].isna()
-                columns[name] = pa.array(
-                    [None if gone else str(value) for value, gone in zip(values, missing, strict=True)], pa.string()
-                )
+                columns[name] = _texts(frame[name])
             if as_text:
                 continue
             reason = (str(error).splitlines() or [""])[0]
@@ -107,6 +109,23 @@ def _from_pandas(frame: Any, as_text: Collection[str]) -> pa.Table:
                 fix=f'Convert it to one kind first, such as frame["{name}"].astype(str).',
             ) from error
     return pa.table(columns)
+
+
+def _as_arrow(column: Any) -> pa.Array:
+    """Return a column of a frame; what Arrow would only store (UUIDs, periods, intervals) as text."""
+    if hasattr(column, "sparse"):
+        column = column.sparse.to_dense()
+    values = pa.array(column, from_pandas=True)
+    if isinstance(values.type, pa.BaseExtensionType):
+        return _texts(column)
+    if pa.types.is_dictionary(values.type) and isinstance(values.type.value_type, pa.BaseExtensionType):
+        return pa.array(column.cat.rename_categories(str), from_pandas=True)  # of pandas.cut
+    return values
+
+
+def _texts(values: Any) -> pa.Array:
+    texts = [None if gone else str(value) for value, gone in zip(values, values.isna(), strict=True)]
+    return pa.array(texts, pa.string())
 
 
 def _usual(type_: pa.DataType) -> pa.DataType:

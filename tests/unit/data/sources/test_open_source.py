@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import uuid
 from pathlib import Path
 
 import pandas as pd
@@ -170,11 +171,28 @@ class TestTables:
         polars = pl.DataFrame({"c": ["a", None, "a"]}, schema={"c": pl.Categorical})
         assert [row["c"] for row in rows(open_source(polars))] == ["a", None, "a"]
 
+    def test_what_arrow_only_stores_is_text_and_what_is_sparse_is_plain(self) -> None:
+        numbers = [uuid.UUID(int=1), None, uuid.UUID(int=2)]
+        frame = pd.DataFrame(
+            {
+                "id": numbers,
+                "month": pd.PeriodIndex(["2024-01", None, "2024-03"], freq="M"),
+                "range": pd.cut([1.0, float("nan"), 9.0], [0, 5, 10]),
+                "sparse": pd.arrays.SparseArray([0, 0, 1]),
+            }
+        )
+        assert rows(open_source(frame)) == [
+            {"id": str(numbers[0]), "month": "2024-01", "range": "(0, 5]", "sparse": 0},
+            {"id": None, "month": None, "range": None, "sparse": 0},
+            {"id": str(numbers[2]), "month": "2024-03", "range": "(5, 10]", "sparse": 1},
+        ]
+
     @pytest.mark.parametrize(
         ("table", "error"),
         [
             (pd.DataFrame({"x": [1, "a"]}), 'Column "x" of the pandas frame has values of several kinds'),
             (pd.DataFrame({"x": [1, 10**25]}), 'Column "x" of the pandas frame has whole numbers beyond 64 bits'),
+            (pd.DataFrame([[1]], columns=[["a"], ["b"]]), r"several parts, such as \('a', 'b'\)"),
             (pd.DataFrame([[1, 2]], columns=["x", "x"]), 'two columns "x"'),
             (TABLE.slice(0, 0), "no rows"),
         ],

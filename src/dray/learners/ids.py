@@ -36,10 +36,10 @@ def as_ids(values: Any, what: str = "id") -> pa.Array:
         try:
             return values.cast(pa.int64())
         except pa.ArrowInvalid as error:
-            raise DataError(f"A {what} does not fit 64 bits with a sign: {error}.", fix="Use text for it.") from error
+            raise DataError(f"One {what} does not fit 64 bits with a sign: {error}.", fix="Use text for it.") from error
     if pa.types.is_null(kind):
         return values.cast(pa.string())
-    raise DataError(f"A {what} cannot be {kind}.", fix="Use text or whole numbers; cast the column first.")
+    raise DataError(f"One {what} cannot be {kind}.", fix="Use text or whole numbers; cast the column first.")
 
 
 def as_model_has(ids: pa.Array, like: pa.Array, side: str) -> pa.Array:
@@ -61,7 +61,7 @@ def as_model_has(ids: pa.Array, like: pa.Array, side: str) -> pa.Array:
     try:
         return pc.cast(pc.utf8_trim_whitespace(ids), pa.int64())
     except pa.ArrowInvalid as error:
-        raise DataError(f"A {side} id does not fit 64 bits: {error}.", fix="Give ids that the data has.") from error
+        raise DataError(f"One {side} id does not fit 64 bits: {error}.", fix="Give ids that the data has.") from error
 
 
 def ids_like(values: pa.Array, like: pa.DataType) -> tuple[pa.Array, int]:

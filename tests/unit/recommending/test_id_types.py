@@ -100,7 +100,7 @@ def test_numbers_of_any_type_are_counted(name: str, spread: str) -> None:
 
 def test_an_id_above_the_range_of_int64_is_refused_in_training_and_counted_in_prediction(tmp_path: Path) -> None:
     table = pairs([0, 2**63 - 1, 2**63], [1, 2, 3], pa.uint64())
-    with pytest.raises(DataError, match=r"A user id does not fit 64 bits with a sign: .*9223372036854775808"):
+    with pytest.raises(DataError, match=r"One user id does not fit 64 bits with a sign: .*9223372036854775808"):
         trained(table, tmp_path / "run")
     fine = pairs([0, 1, 2], [1, 2, 3], pa.uint64())
     run = trained(fine, tmp_path / "other")

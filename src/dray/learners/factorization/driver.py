@@ -192,7 +192,9 @@ class FactorDriver:
             rows = self._train.rows + (0 if self._test is None else self._test.rows)
             self._warn(
                 f'{dropped:,} of {rows:,} rows have no "{self._rule.user}" or no "{self._rule.item}".',
-                "They are left out. To have them refused: --missing-id error.",
+                "They are left out. To have them refused: --missing-id error."
+                if self._rule.drops_missing
+                else "They are left out: their events weigh 0.",
             )
         return known
 

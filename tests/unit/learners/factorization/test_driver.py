@@ -473,7 +473,9 @@ def test_events_of_weight_0_need_no_item(table: pa.Table) -> None:
     weights = {"view": 1, "add_to_cart": 3, "purchase": 5, "payment_failed": -2, "search": 0}
     place = write(Path("events.parquet"), events)
     asked = IMPLICIT | {"event_weights": weights, "missing_id": "error"}
-    assert dray.train(place, workers=0, out="run", **asked).rows_dropped == 9
+    result = dray.train(place, workers=0, out="run", **asked)
+    assert result.rows_dropped == 9
+    assert result.warnings[0].endswith("They are left out: their events weigh 0.")
     with pytest.raises(DataError, match=r"9 of .* rows have no item"):
         dray.train(place, workers=0, out="other", **asked | {"event_weights": weights | {"search": 1}})
 

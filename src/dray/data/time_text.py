@@ -79,8 +79,13 @@ class Times:
         return np.where(self.valid, self.seconds + self.nanos / 1e9, np.nan)
 
     def microseconds(self) -> pa.Array:
-        """Return timestamps; null where there is none, or one that is finer than a microsecond."""
+        """Return timestamps; null where there is none, one that is finer than a microsecond, or after the year 9999.
+
+        Milliseconds that are read as seconds are such times, and 64 bits do not hold the microseconds of all of them.
+        """
+        days = _days_before()
         valid = self.valid & (self.nanos % 1000 == 0)
+        valid &= (self.seconds >= days[0] * 86_400) & (self.seconds < days[-1] * 86_400)
         return pa.array(self.seconds * 10**6 + self.nanos // 1000, pa.timestamp("us"), mask=~valid)
 
 

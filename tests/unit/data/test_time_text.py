@@ -77,6 +77,12 @@ def test_what_is_no_time_of_the_form_is_missing(text: str | None) -> None:
         ("milliseconds", "1569888000123", dt.datetime(2019, 10, 1, 0, 0, 0, 123_000)),
         ("nanoseconds", "1569888000123456000", dt.datetime(2019, 10, 1, 0, 0, 0, 123_456)),
         ("seconds", "1.5", None),
+        ("seconds", "253402300799", dt.datetime(9999, 12, 31, 23, 59, 59)),
+        ("seconds", "253402300800", None),
+        ("seconds", "1569888000123456000", None),
+        ("milliseconds", "1569888000123456000", None),
+        ("seconds", "-62135596800", dt.datetime(1, 1, 1)),
+        ("seconds", "-1569888000123", None),
     ],
 )
 def test_a_form_reads_what_is_written_so(form: str, text: str, time: dt.datetime | None) -> None:

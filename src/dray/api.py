@@ -27,7 +27,7 @@ from dray.learners.result import RunResult
 from dray.predicting.predict import PredictResult, load_model
 from dray.recommending.recommend import RecommendResult
 from dray.runs.naming import Names
-from dray.storage import StorageOptions
+from dray.storage import StorageOptions, takes_paths
 from dray.training.session import Session, open_session
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ def train(data: Any, label: None = None, *, progress: bool = False, **settings: 
 
 
 @speaks_python
+@takes_paths
 def train(
     data: Any, label: str | None = None, *, progress: bool = False, **settings: Any
 ) -> TrainResult | FactorResult:
@@ -67,6 +68,7 @@ def train(
 
 
 @speaks_python
+@takes_paths
 def session(data: Any, label: str | None = None, *, progress: bool = False, **settings: Any) -> Session:
     """Load `data` once, and train on it as often as `Session.fit` is called; arguments as those of `train`.
 
@@ -106,6 +108,7 @@ def _named(data: Any, settings: dict[str, Any]) -> list[str]:
 
 
 @speaks_python
+@takes_paths
 def resume(
     run: str,
     *,
@@ -130,6 +133,7 @@ def resume(
 
 
 @speaks_python
+@takes_paths
 def predict(
     model: str,
     data: Any,
@@ -187,6 +191,7 @@ def predict(
 
 
 @speaks_python
+@takes_paths
 def recommend(
     model: str | FactorModel,
     *,
@@ -239,6 +244,7 @@ def recommend(
 
 
 @speaks_python
+@takes_paths
 def ingest(
     data: Any,
     out: str,
@@ -301,6 +307,7 @@ def ingest(
 
 
 @speaks_python
+@takes_paths
 def load(
     run: str,
     *,

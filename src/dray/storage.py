@@ -8,6 +8,7 @@ in it; everything else here is built on that. Credentials come from the environm
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import re
 import secrets
@@ -16,8 +17,9 @@ import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from os import PathLike, fspath
 from pathlib import Path
-from typing import IO, TypeVar
+from typing import IO, Any, ParamSpec, TypeVar
 
 import pyarrow as pa
 from pyarrow import fs as pafs
@@ -28,6 +30,8 @@ from dray.errors import DataError, StorageError
 from dray.masking import holds_password, masked
 from dray.retry import OnWait, Retrier, no_report
 
+P = ParamSpec("P")
+R = TypeVar("R")
 Result = TypeVar("Result")
 
 SPOOL_BYTES = 16 << 20
@@ -64,6 +68,25 @@ def is_s3(location: str) -> bool:
 def join(location: str, *names: str) -> str:
     """Return the location of `names` under `location`."""
     return "/".join([location.rstrip("/"), *names])
+
+
+def paths_as_text(value: Any) -> Any:
+    """Return paths of `pathlib` as text, alone or in a list; anything else as it is."""
+    if isinstance(value, PathLike):
+        return fspath(value)
+    if isinstance(value, list | tuple) and any(isinstance(item, PathLike) for item in value):
+        return [paths_as_text(item) for item in value]
+    return value
+
+
+def takes_paths(function: Callable[P, R]) -> Callable[P, R]:
+    """Have a public function take paths of `pathlib` wherever it takes locations."""
+
+    @functools.wraps(function)
+    def taking(*arguments: P.args, **named: P.kwargs) -> R:
+        return function(*map(paths_as_text, arguments), **{name: paths_as_text(value) for name, value in named.items()})
+
+    return taking
 
 
 def absolute(location: str) -> str:

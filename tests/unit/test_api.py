@@ -84,6 +84,22 @@ def test_mistakes_are_exceptions(data: str) -> None:
         dray.load("nowhere")
 
 
+def test_paths_of_pathlib_are_taken_wherever_locations_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "rows.csv"
+    file.write_text("".join(f"{i};{i % 7};{i % 2}\n" for i in range(100)))  # without a header
+    run = tmp_path / "run"
+    settings = {"label": "f2", "workers": 0, "rounds": 2, "read": {"header": False}}
+    trained = dray.train(file, out=run, eval=file, **settings)
+    assert trained.model_digest == dray.train([str(file)], eval=[str(file)], **settings).model_digest
+    assert dray.load(run).digest() == trained.model_digest
+    # How the run was told to read its data holds for the new data.
+    assert dray.predict(run, file, tmp_path / "out.csv", workers=0).rows == 100  # type: ignore[arg-type]
+    assert dray.predict(run, [file], "of-a-list", workers=0).rows == 100  # type: ignore[arg-type]
+    assert dray.ingest([file], tmp_path / "rows", read={"header": False}).rows_kept == 100  # type: ignore[arg-type]
+    assert dray.describe(file, read={"header": False}).rows.value == 100
+
+
 def test_it_may_be_called_from_another_thread(data: str) -> None:
     from concurrent.futures import ThreadPoolExecutor
 

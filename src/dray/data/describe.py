@@ -7,7 +7,7 @@ that a description of a billion rows takes seconds. `sample=0` reads every row.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -25,23 +25,28 @@ from dray.data.source import Source
 from dray.data.sources.parquet import ParquetSource
 from dray.errors import ConfigError, DataError
 from dray.hints import speaks_python
+from dray.storage import takes_paths
 
 SAMPLE_ROWS = 100_000
 
 
 @speaks_python
+@takes_paths
 def describe(
     source: Any,
     *,
     label: str | None = None,
     workers: int | None = None,
     sample: int = SAMPLE_ROWS,
+    format: str | None = None,
+    read: Mapping[str, Any] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Description:
     """Describe a source, or anything that `open_source` opens: files, directories, tables in memory.
 
     With a `label`, warns about columns that alone nearly decide it. With `workers`, judges the layout for that number.
-    `sample`: about how many rows are read for what the footers lack; 0 reads all.
+    `sample`: about how many rows are read for what the footers lack; 0 reads all. `format` and `read` say how to read
+    the source, as for `dray.train`.
 
     >>> found = dray.describe("data/", label="y", workers=8)
     >>> found.rows.value, [warning.message for warning in found.warnings]
@@ -53,7 +58,7 @@ def describe(
     if workers is not None and workers < 1:
         raise ConfigError(f"{workers} is not a number of workers.", fix="Use --workers 1 or more.")
     begun = time.perf_counter()
-    opened = source if isinstance(source, Source) else open_source(source)
+    opened = source if isinstance(source, Source) else open_source(source, format=format, **(read or {}))
     if label is not None:
         _require_label(opened, label)
     footers = read_footers(opened.dataset) if isinstance(opened, ParquetSource) else None

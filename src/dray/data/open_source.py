@@ -17,7 +17,6 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from importlib import import_module
-from os import PathLike
 from typing import Any
 
 from pyarrow import fs as pafs
@@ -38,7 +37,7 @@ from dray.data.sources.files import (
 from dray.data.sources.sql_database import Database, database_of, is_address
 from dray.data.sources.tables import is_table
 from dray.errors import ConfigError, DataError, nearest
-from dray.storage import DEFAULT, StorageOptions, join, open_storage, translate_errors
+from dray.storage import DEFAULT, StorageOptions, join, open_storage, paths_as_text, translate_errors
 
 ENDINGS = {
     ".parquet": "parquet", ".pq": "parquet", ".parq": "parquet",
@@ -80,6 +79,7 @@ def open_source(
     """
     if format is not None and format not in FORMATS:
         raise ConfigError(f'There is no format "{format}".{nearest(format, FORMATS)}', fix=f"Use {', '.join(FORMATS)}.")
+    locations = paths_as_text(locations)
     if isinstance(locations, list | tuple) and len(locations) == 1:
         locations = locations[0]
     if is_table(locations):
@@ -87,7 +87,13 @@ def open_source(
     if callable(locations) or is_address(locations) or format == "sql":
         database = Database(factory=locations) if callable(locations) else database_of(str(locations))
         return _open("sql", database, **options)
-    names = [_name(name) for name in ([locations] if not isinstance(locations, list | tuple) else locations)]
+    names = list(locations) if isinstance(locations, list | tuple) else [locations]
+    if others := [type(name).__name__ for name in names if not isinstance(name, str)]:
+        raise DataError(
+            f"{'An item' if isinstance(locations, list | tuple) else 'Data'} of the type {others[0]} cannot be read.",
+            fix="Give names of files or of a database, a table of pandas, polars or Arrow, or a function that connects "
+            "to a database. pandas.DataFrame makes a table of most other things.",
+        )
     found = format or format_of(names, storage)
     own = {"may_be_empty": may_be_empty} | ({"as_text": as_text} if found == "json" else {})
     source = _open(found, names, storage, own=own if found in ("json", "parquet", "arrow") else {}, **options)
@@ -102,16 +108,6 @@ def open_source(
         seen = notes_of(expand_data(names, storage)[1] + inside, empty)
         source = replace(source, notes=seen + source.notes) if seen else source
     return with_partitions(source, names, storage)
-
-
-def _name(location: Any) -> str:
-    if isinstance(location, str | PathLike):
-        return str(location)
-    raise DataError(
-        f"Data of type {type(location).__name__} cannot be read.",
-        fix="Give the names of files, one table of pandas, polars or Arrow, or a function that connects to a database. "
-        "pandas.DataFrame makes a table of most other things.",
-    )
 
 
 def _open(format: str, *arguments: Any, own: Mapping[str, Any] | None = None, **options: Any) -> Source:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-import uuid
 from pathlib import Path
+from uuid import UUID
 
 import numpy as np
 import pandas as pd
@@ -172,21 +172,22 @@ class TestTables:
         polars = pl.DataFrame({"c": ["a", None, "a"]}, schema={"c": pl.Categorical})
         assert [row["c"] for row in rows(open_source(polars))] == ["a", None, "a"]
 
-    def test_what_arrow_only_stores_is_text_and_what_is_sparse_is_plain(self) -> None:
-        numbers = [uuid.UUID(int=1), None, uuid.UUID(int=2)]
-        frame = pd.DataFrame(
-            {
-                "id": numbers,
-                "month": pd.PeriodIndex(["2024-01", None, "2024-03"], freq="M"),
-                "range": pd.cut([1.0, float("nan"), 9.0], [0, 5, 10]),
-                "sparse": pd.arrays.SparseArray([0, 0, 1]),
-            }
-        )
-        assert rows(open_source(frame)) == [
-            {"id": str(numbers[0]), "month": "2024-01", "range": "(0, 5]", "sparse": 0},
-            {"id": None, "month": None, "range": None, "sparse": 0},
-            {"id": str(numbers[2]), "month": "2024-03", "range": "(5, 10]", "sparse": 1},
-        ]
+    @pytest.mark.parametrize(
+        ("values", "expected"),
+        [
+            (pd.cut(pd.Series([1, 4]), [0, 2, 4]), ["(0, 2]", "(2, 4]"]),
+            (
+                pd.Series(pd.arrays.IntervalArray.from_tuples([(0, 1), None, (1, 2)])),
+                ["(0.0, 1.0]", None, "(1.0, 2.0]"],
+            ),
+            (pd.Series(pd.PeriodIndex(["2024-01", None, "2024-03"], freq="M")), ["2024-01", None, "2024-03"]),
+            (pd.Series([UUID(int=1), None, UUID(int=2)]), [str(UUID(int=1)), None, str(UUID(int=2))]),
+            (pd.Series(pd.arrays.SparseArray([0, 1, 0])), [0, 1, 0]),
+            (pd.Series(pd.arrays.SparseArray([0.5, None, 0.0])), [0.5, None, 0.0]),
+        ],
+    )
+    def test_types_of_pandas_own_are_text_or_what_they_hold(self, values: pd.Series, expected: list[object]) -> None:
+        assert [row["x"] for row in rows(open_source(pd.DataFrame({"x": values})))] == expected
 
     @pytest.mark.parametrize(
         ("table", "error"),

@@ -240,13 +240,14 @@ def repeating(batch: pa.RecordBatch) -> list[str]:
     sample = batch.slice(0, _SAMPLE_ROWS)
     found = []
     for field, column in zip(sample.schema, sample.columns, strict=True):
-        if pt.is_nested(field.type) or pt.is_boolean(field.type) or pt.is_null(field.type):
+        column = column.storage if isinstance(column, pa.ExtensionArray) else column  # UUIDs: their bytes
+        if pt.is_nested(column.type) or pt.is_boolean(column.type) or pt.is_null(column.type):
             continue
         if isinstance(field.type, pa.BaseExtensionType):
             continue  # Arrow does not compare them
         # Text is long: there a dictionary pays even if most values of a sample occur once.
-        few = _FEW if pt.is_primitive(field.type) else _SOME
-        if pt.is_dictionary(field.type) or len(column.unique()) <= max(1, few * len(column)):
+        few = _FEW if pt.is_primitive(column.type) else _SOME
+        if pt.is_dictionary(column.type) or len(column.unique()) <= max(1, few * len(column)):
             found.append(field.name)
     return found
 

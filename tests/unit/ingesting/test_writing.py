@@ -175,3 +175,20 @@ def test_a_column_that_parquet_cannot_hold_is_refused_before_anything_is_read(tm
         dray.ingest(str(tmp_path / "rows.arrow"), str(out))
     assert not out.exists()
     assert dray.ingest(str(tmp_path / "rows.arrow"), str(out), columns=["x"]).rows_kept == 2
+
+
+def test_uuids_and_other_types_upon_types_are_kept(tmp_path: Path) -> None:
+    table = pa.table(
+        {
+            "id": pa.array([bytes([i % 3]) * 16 for i in range(30)], pa.uuid()),
+            "of_list": pa.ExtensionArray.from_storage(
+                pa.fixed_shape_tensor(pa.int64(), [2]), pa.array([[i, i] for i in range(30)], pa.list_(pa.int64(), 2))
+            ),
+        }
+    )
+    assert repeating(table.to_batches()[0]) == ["id"]
+    pq.write_table(table, tmp_path / "rows.parquet")
+    for number, source in enumerate([table, str(tmp_path / "rows.parquet")]):
+        out = tmp_path / str(number)
+        assert dray.ingest(source, str(out)).rows_kept == 30
+        assert pq.read_table(out).equals(table)

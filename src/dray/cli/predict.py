@@ -131,4 +131,4 @@ def _tell(result: PredictResult) -> None:
         human(f'Warning: {many(count, "rows")} with a "{name}" that cannot be read; it counted as missing.')
     if result.rows_rejected:
         rows = many(result.rows_rejected, "rows")
-        human(f"Warning: {rows} cannot be read: they have nulls in the output, and are listed in {result.rejects}.")
+        human(f"Warning: {rows} cannot be read: null in the output, and listed in {result.rejects}.")

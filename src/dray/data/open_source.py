@@ -46,6 +46,8 @@ ENDINGS = {
     ".arrow": "arrow", ".arrows": "arrow", ".feather": "arrow", ".ipc": "arrow",
 }  # fmt: skip
 _WORKBOOKS = (".xlsx", ".xls", ".xlsm", ".ods")
+_DATABASES = {"sqlite": b"SQLite format 3", "duckdb": b"DUCK"}
+"""What the first bytes of their files hold."""
 _OPENERS = {
     "parquet": ("parquet", "open_parquet"),
     "csv": ("csv", "open_csv"),
@@ -157,10 +159,9 @@ def _refuse_workbook(file: DataFile) -> None:
 def _is_delta(location: str, storage: StorageOptions) -> bool:
     if any(character in location for character in "*?["):
         return False
-    log = join(location, "_delta_log")
-    filesystem, path = open_storage(log, storage)
-    with translate_errors(log):
-        return bool(filesystem.get_file_info(path).type == pafs.FileType.Directory)
+    filesystem, path = open_storage(location, storage)
+    with translate_errors(location):
+        return bool(filesystem.get_file_info(join(path, "_delta_log")).type == pafs.FileType.Directory)
 
 
 def _is_divided(file: DataFile, storage: StorageOptions) -> bool:
@@ -184,6 +185,11 @@ def _sniff(file: DataFile, storage: StorageOptions) -> str:
         return "arrow"
     if text.startswith((b"{", b"[")):
         return "json"
+    if database := next((name for name, mark in _DATABASES.items() if mark in first[:16]), None):
+        raise DataError(
+            f"{file.location} is a database of {database}, not a file of rows.",
+            fix=f"Name a table of it: {database}:///{file.location} --read table=NAME.",
+        )
     if _is_divided(file, storage):
         return "csv"
     raise DataError(

@@ -83,6 +83,9 @@ def require_text(first: bytes, location: str) -> None:
             fix="Save the sheet as CSV, or read it with pandas.read_excel and give the frame to dray in Python; an "
             "archive needs the ending .zip.",
         )
+    for mark, format in ((b"PAR1", "parquet"), (b"ARROW1", "arrow")):
+        if first.startswith(mark):
+            raise DataError(f"{location} holds {format}, not CSV.", fix=f"Use --format {format}.")
 
 
 def encoding_notes(sample: bytes, encoding: str | None, asked: str | None, location: str) -> list[Note]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import sqlite3
 import sys
 from pathlib import Path
 from uuid import UUID
@@ -19,7 +21,7 @@ from reading import read_all, rows
 from dray.data.open_source import open_source
 from dray.data.source import Source
 from dray.data.sources.beside import beside
-from dray.errors import ConfigError, DataError, DrayError
+from dray.errors import ConfigError, DataError, DrayError, StorageError
 
 TABLE = pa.table({"x": range(100), "s": [f"t{i}" for i in range(100)]})
 ROWS = TABLE.to_pylist()
@@ -98,6 +100,30 @@ class TestFiles:
         assert rows(open_source(str(tmp_path))) == [{"x": 1, "s": "t"}]
         with pytest.raises(ConfigError, match=r'no format "cvs". Did you mean "csv"'):
             open_source(str(tmp_path), format="cvs")
+
+    def test_the_file_of_a_database_is_told_with_its_address(self, tmp_path: Path) -> None:
+        database = tmp_path / "shop.db"
+        with sqlite3.connect(database) as connection:
+            connection.execute("CREATE TABLE orders (x INTEGER)")
+            connection.execute("INSERT INTO orders VALUES (1)")
+        with pytest.raises(DataError, match="is a database of sqlite") as raised:
+            open_source(str(database))
+        address = re.search(r"sqlite:///\S+", raised.value.fix)
+        assert address is not None
+        assert rows(open_source(address[0], table="orders")) == [{"x": 1}]
+        (tmp_path / "shop.duckdb").write_bytes(bytes(8) + b"DUCK" + bytes(100))
+        with pytest.raises(DataError, match="is a database of duckdb"):
+            open_source(str(tmp_path / "shop.duckdb"))
+
+    def test_a_file_of_another_format_than_its_name_says_is_told(self, tmp_path: Path) -> None:
+        pq.write_table(TABLE, tmp_path / "a.csv")
+        with pytest.raises(DataError, match=r"a\.csv holds parquet, not CSV.*--format parquet"):
+            open_source(str(tmp_path / "a.csv"))
+        assert rows(open_source(str(tmp_path / "a.csv"), format="parquet")) == ROWS
+
+    def test_a_location_that_is_not_supported_is_told_as_it_was_given(self) -> None:
+        with pytest.raises(StorageError, match=r"not supported: https://host/a\.csv\."):
+            open_source("https://host/a.csv")
 
 
 class TestDelta:

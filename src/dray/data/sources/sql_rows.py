@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
+from uuid import UUID
 from warnings import catch_warnings, simplefilter
 
 import pyarrow as pa
@@ -150,9 +151,11 @@ def _guess(
 ) -> pa.Schema:
     fields = []
     for index, name in enumerate(names):
-        values = [_simple(row[index]) for row in rows]
+        values = [row[index] for row in rows]
         if rows and name not in asked and all(value is None for value in values):
-            values = [_simple(value) for value in later(name)]
+            values = list(later(name))
+        number = _number_of(values)
+        values = [_simple(value, number) for value in values]
         try:
             type_ = asked.get(name) or _type_of(values)
         except _UNFIT:
@@ -173,7 +176,7 @@ def _columns(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> tuple[list[pa.
     columns: list[pa.Array] = []
     bad: dict[int, str] = {}
     for at, field in enumerate(schema):
-        values = [_simple(row[at]) for row in rows]
+        values = [_simple(row[at], field.type) for row in rows]
         try:
             columns.append(_array(values, field.type))
         except _UNFIT:
@@ -199,5 +202,24 @@ def _array(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
     return pa.array(values, type_)
 
 
-def _simple(value: Any) -> Any:
-    return float(value) if isinstance(value, Decimal) else value
+def _number_of(values: Sequence[Any]) -> pa.DataType:
+    """Return what the exact decimals among values become: doubles, unless these would change whole numbers."""
+    decimals = [value for value in values if isinstance(value, Decimal)]
+    whole = all(value.is_finite() and value.as_tuple().exponent == 0 for value in decimals)
+    if whole and any(Decimal(float(value)) != value for value in decimals):
+        low, high = min(decimals), max(decimals)
+        if low >= -(2**63) and high < 2**63:
+            return pa.int64()
+        if low >= 0 and high < 2**64:
+            return pa.uint64()
+    return pa.float64()
+
+
+def _simple(value: Any, type_: pa.DataType) -> Any:
+    """Return a value of a driver as pyarrow takes it for a type."""
+    if isinstance(value, UUID):
+        return str(value)
+    if not isinstance(value, Decimal) or pt.is_decimal(type_):
+        return value
+    whole = pt.is_integer(type_) and value.is_finite() and value == value.to_integral_value()
+    return int(value) if whole else float(value)

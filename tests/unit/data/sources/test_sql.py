@@ -12,6 +12,7 @@ from contextlib import closing
 from decimal import Decimal
 from functools import partial
 from typing import Any
+from uuid import UUID
 
 import pyarrow as pa
 import pytest
@@ -302,3 +303,40 @@ def test_decimals_of_a_driver_become_numbers(monkeypatch: pytest.MonkeyPatch) ->
     from dray.data.sources.sql_rows import _guess
 
     assert _guess(["x"], [(Decimal("1.5"),), (None,)], {}, {}).field("x").type == pa.float64()
+
+
+class FakeCursor:
+    """A driver's cursor that has no Arrow."""
+
+    description = (("x",),)
+
+    def __init__(self, values: list[Any]) -> None:
+        self._values = values
+
+    def fetchmany(self, most: int) -> list[tuple[Any]]:
+        taken, self._values = self._values[:most], self._values[most:]
+        return [(value,) for value in taken]
+
+
+@pytest.mark.parametrize(
+    ("values", "types", "expected"),
+    [
+        ([Decimal(2**60 + 1), None, Decimal(2**60 + 2)], {}, [2**60 + 1, None, 2**60 + 2]),
+        ([Decimal(2**64 - 1), Decimal(1)], {}, [2**64 - 1, 1]),
+        ([Decimal(2**64 - 1), Decimal(-1)], {}, [2.0**64, -1.0]),
+        ([Decimal(2**60), Decimal(5)], {}, [2.0**60, 5.0]),
+        ([Decimal(10**25 + 1)], {}, [1e25]),
+        ([Decimal("9007199254740993.00"), Decimal("0.25")], {}, [2.0**53, 0.25]),
+        ([Decimal("NaN"), Decimal(2**60 + 1)], {}, [pytest.approx(float("nan"), nan_ok=True), 2.0**60]),
+        ([Decimal(2**60 + 1), Decimal("1.5")], {"x": "int64"}, [2**60 + 1]),
+        ([Decimal("1.10"), None], {"x": "decimal128(10, 2)"}, [Decimal("1.10"), None]),
+        ([UUID(int=1), None], {}, [str(UUID(int=1)), None]),
+    ],
+)
+def test_exact_numbers_and_uuids_of_a_driver(values: list[Any], types: dict[str, str], expected: list[Any]) -> None:
+    from dray.data.sources.sql_rows import as_batches, plain_schema
+
+    asked = {name: pa.decimal128(10, 2) if "decimal" in type_ else type_ for name, type_ in types.items()}
+    schema, _ = plain_schema(FakeCursor(list(values)), 10, asked, {})
+    [batch] = as_batches(FakeCursor(list(values)), schema, "x", lambda _: None, in_place=False)
+    assert batch.column(0).to_pylist() == expected

@@ -131,7 +131,7 @@ def test_schemas_that_differ_in_a_type(refused: Refused) -> None:
 def test_schemas_that_differ_in_a_column(refused: Refused) -> None:
     table = write(small())
     pq.write_table(table.drop_columns(["price"]), "data/part-9.parquet")
-    refused([*TRAIN, "--read", "columns=same"], '"price" is missing in 1 of 4 files', "part-9.parquet", "columns=same")
+    refused([*TRAIN, "--read", "columns=same"], '"price" is missing in 1 of 4 files', "part-9.parquet", "columns=union")
 
 
 def test_a_missing_label(refused: Refused) -> None:

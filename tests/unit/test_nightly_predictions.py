@@ -636,18 +636,18 @@ def test_a_key_of_a_store_does_not_lead_out_of_the_output() -> None:
         output_files(inputs, "out", parquet=True, files=True)
 
 
-def german(path: str, rows: int, seed: int, **changed: str) -> str:
-    """Bookings as they are exported in Germany; the last row is `changed`."""
+def german(path: str, rows: int, seed: int) -> str:
+    """Bookings as they are exported in Germany."""
     random = np.random.default_rng(seed)
     lines = ["day;amount;account;label"]
-    for row in range(rows):
+    for _ in range(rows):
         cells = {
             "day": f"{random.integers(1, 29):02}.{random.integers(1, 13):02}.2024",
             "amount": f"{random.integers(1, 10)}.{random.integers(0, 1000):03},{random.integers(0, 100):02}",
             "account": f"16.777.{random.integers(216, 236)}",
         }
         label = int(cells["day"][3:5]) % 2 + float(cells["amount"][:3]) / 5 + int(cells["account"][-1]) % 2 > 2
-        cells |= {"label": str(int(label))} | (changed if row == rows - 1 else {})
+        cells |= {"label": str(int(label))}
         lines.append(";".join(cells.values()))
     Path(path).write_text("\n".join(lines) + "\n")
     return path
@@ -697,6 +697,23 @@ def test_ids_of_a_recommender_are_written_as_in_training() -> None:
     first, second, strange = [row["score"] for row in csv.DictReader(Path("out.csv").read_text().splitlines())]
     assert first == second != strange
     assert (result.unseen, result.unreadable) == ({}, {"user": 1})
+
+
+def test_how_the_run_read_its_data_is_told_where_it_is_wrong_for_the_new_data(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text = Path(write(Path("train.csv"), made(300, 1))).read_text()
+    Path("titled.csv").write_bytes(f"Änderungen\n{text}".encode("cp1252"))
+    read = {"skip": 1, "encoding": "cp1252"}
+    run = dray.train("titled.csv", label="label", rounds=3, workers=0, read=read, out="run").directory
+    night = Path(write(Path("night.csv"), made(50, 3)))
+    night.write_text(night.read_text().replace("red", "rød"))
+    assert main(["predict", run, "night.csv", "out.csv"]) == 2
+    told = capsys.readouterr().err
+    assert "is read as cp1252: other letters come out. Use --read encoding=utf-8." in told
+    assert "It is read as the data of the run was, with skip=1, encoding=cp1252: --read gives other values." in told
+    assert main(["predict", run, "night.csv", "out.csv", "--read", "skip=0", "--read", "encoding=utf-8"]) == 0
+    assert "other letters" not in capsys.readouterr().err and len(values(Path("out.csv"))) == 50
 
 
 def test_files_of_an_archive_have_an_output_each(run: str, expected: list[float]) -> None:

@@ -81,7 +81,7 @@ def common_schema(
     if lacking and columns == "same":
         raise DataError(
             f"The files differ: {lacking}.",
-            fix="Write all files with the same columns, or leave --read columns=same out: what is missing is null.",
+            fix="Write all files with the same columns, or use --read columns=union: what is missing is null.",
         )
     schema = with_conflicts(pa.schema(fields), conflicts, fix)
     notes = []

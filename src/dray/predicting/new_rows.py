@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import pyarrow as pa
@@ -37,6 +37,8 @@ class NewRows:
     data: Dataset | Source
     shown: pa.Schema
     """The types that the data itself shows; text files may be read as text."""
+    inherited: Mapping[str, Any] = field(default_factory=dict)
+    """The options of the run that hold for this data, as no others were given."""
 
     @property
     def schema(self) -> pa.Schema:
@@ -94,6 +96,7 @@ def open_rows(
 ) -> NewRows:
     """Open data for a model: of text files, its columns and those that are kept are read as they are written."""
     before = trained_on(model, storage)
+    given = reading.options or {}
     reading = as_trained(data, predictor.columns, before, reading, storage, emit)
     names = locations(data)
     if names is not None and reading.format == "parquet" and not reading.options:
@@ -102,7 +105,8 @@ def open_rows(
         return NewRows(dataset, dataset.schema)
     source, shown = opened_as_text(data, predictor.columns, kept, before.types, reading, storage)
     tell(source.notes, emit)
-    return NewRows(source, shown)
+    inherited = {name: value for name, value in (reading.options or {}).items() if name not in given}
+    return NewRows(source, shown, inherited)
 
 
 def where_predicted(

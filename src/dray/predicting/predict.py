@@ -20,7 +20,7 @@ from dray.batch.still_needed import locations_of
 from dray.batch.table_files import kind_of_file
 from dray.batch.tasks import TaskRun, Workers
 from dray.data.conflicts import refuse_conflicts
-from dray.errors import ConfigError, nearest
+from dray.errors import ConfigError, DataError, nearest
 from dray.events.kinds import PhaseStarted, Progress, Warned
 from dray.events.telemetry import Sink, Telemetry
 from dray.ingesting.cache import PLAIN, Reading
@@ -153,7 +153,16 @@ def predict(
 def _require_columns(predictor: Predictor, rows: NewRows, telemetry: Telemetry) -> tuple[str, ...]:
     """Return the columns that the data lacks, and warn of them; refuse data that is not for this model."""
     refuse_conflicts(rows.schema, predictor.columns)
-    missing = predictor.check(rows.schema)
+    try:
+        missing = predictor.check(rows.schema)
+    except DataError as error:
+        if not rows.inherited:
+            raise
+        read = ", ".join(f"{name}={value}" for name, value in rows.inherited.items())
+        raise DataError(
+            error.what,
+            fix=f"{error.fix}. It is read as the data of the run was, with {read}: --read gives other values.",
+        ) from None
     for name in missing:
         telemetry.emit(
             Warned(

@@ -56,7 +56,7 @@ def encoding_of(first: bytes, asked: str | None, location: str) -> str | None:
         if first and wide is None and b"\0" not in first:
             raise DataError(
                 f"{location} is not {asked}: its start has no byte that is zero.",
-                fix="Leave encoding out if it is UTF-8, or give its own, such as --read encoding=cp1252.",
+                fix="Use --read encoding=utf-8 if it is UTF-8, or its own, such as --read encoding=cp1252.",
             )
         return wide if wanted == "utf-16" and by_bom is None and wide is not None else wanted
     if wide is not None:
@@ -109,7 +109,7 @@ def encoding_notes(sample: bytes, encoding: str | None, asked: str | None, locat
             return [
                 Note(
                     f"{location} looks like UTF-8, but is read as {asked}: other letters come out.",
-                    fix="Leave --read encoding out.",
+                    fix="Use --read encoding=utf-8.",
                 )
             ]
     return []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 _STYLES = {"finished": "green", "running": "yellow", "failed": "red", "lost": "red", "broken": "red"}
 _WIDE = 120
 """Columns from which on nothing has to be short."""
+_NARROW = 100
+"""Columns below which not everything fits side by side."""
 _LABEL_WIDTH = 10
 _DIFFERS_WIDTH = 8
 
@@ -165,31 +167,37 @@ def _print_table(found: list[RunSummary], differ: Sequence[str]) -> None:
     console = SafeConsole(highlight=False)
     if not console.is_terminal:
         console.width = 10_000
-    narrow = console.width < _WIDE
+    narrow, tight = console.width < _WIDE, console.width < _NARROW
     table = Table(box=None, pad_edge=False, padding=(0, 1 if narrow else 2, 0, 0), header_style="bold")
     table.add_column("run", no_wrap=True)
     table.add_column("label", no_wrap=True, overflow="ellipsis", max_width=_LABEL_WIDTH if narrow else None)
     table.add_column("metric", no_wrap=True)
-    if differ:
+    if differ and not narrow:
         table.add_column("differs", overflow="fold", min_width=_DIFFERS_WIDTH)
     for name in ("status", "when"):
         table.add_column(name, no_wrap=True)
-    for name in ("rows", "time"):
+    for name in () if tight else ("rows", "time"):
         table.add_column(name, justify="right", no_wrap=True)
     for summary in found:
         table.add_row(
             Text(summary.name),
             Text(summary.label or ""),
             Text(_metric(summary)),
-            *([Text(_differing(summary, differ))] if differ else []),
+            *([Text(_differing(summary, differ))] if differ and not narrow else []),
             Text(summary.status, style=_STYLES.get(summary.status, "")),
             _when(summary.started),
-            "" if summary.rows is None else brief(summary.rows),
-            "" if summary.seconds is None else duration(summary.seconds),
+            *([] if tight else [_or_nothing(brief, summary.rows), _or_nothing(duration, summary.seconds)]),
         )
     console.print(table)
+    for summary in found if narrow else ():
+        if own := _differing(summary, differ):
+            console.print(Text(f"{summary.name}: {own}"))
     for summary in (summary for summary in found if summary.problem):
         console.print(Text(f"{summary.name} ({summary.status}): {summary.problem}", style="dim"))
+
+
+def _or_nothing(written: Callable[[Any], str], value: Any) -> str:
+    return "" if value is None else written(value)
 
 
 def _differing(summary: RunSummary, keys: Sequence[str]) -> str:

@@ -140,6 +140,18 @@ def test_a_list_of_runs_with_long_names_fits_a_terminal(tmp_path: Path, monkeypa
     assert all(f"20261116-01450{depth}-3f2a91c0" in text for depth in (2, 8)) and "0.84000" in text
 
 
+def test_what_differs_is_shown_on_a_terminal_of_80_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = [f"20261116-01450{depth}-3f2a91c0" for depth in (2, 8)]
+    for depth, name in zip((2, 8), names, strict=True):
+        make_run(str(tmp_path), name, label="a_rather_long_label", params={"max_depth": depth})
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", CliRunner().invoke(runs, [str(tmp_path)]).stdout).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert all(f"{name} a_rather_… eval-auc 0.84000 finished" in "\n".join(lines) for name in names)
+    assert {f"{names[0]}: max_depth 2", f"{names[1]}: max_depth 8"} <= set(lines)
+
+
 class TestDiff:
     def test_what_was_asked_and_what_came_of_it_stand_side_by_side(self, tmp_path: Path) -> None:
         make_run(str(tmp_path), "a", label="y", params={"max_depth": 8})

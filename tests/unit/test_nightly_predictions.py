@@ -419,6 +419,33 @@ def test_evaluation_data_may_be_a_table_as_training_data_may(tmp_path: Path) -> 
         assert session.fit(rounds=2).metrics == files.metrics
 
 
+@pytest.mark.parametrize("ending", [".parquet", ".jsonl"])
+def test_evaluation_data_may_be_of_other_types_as_new_data_may(ending: str, tmp_path: Path) -> None:
+    train, rows = write(Path("train.csv"), made(300, 1)), made(80, 2)
+    plain = dray.train(train, label="label", eval=write(Path("eval.csv"), rows), rounds=3, workers=0)
+    frame = pandas.read_csv("eval.csv", dtype={"zip": str})
+    frame["since"] = pandas.to_datetime(frame["since"])
+    if ending == ".parquet":
+        frame["amount"] = [None if value != value else str(value) for value in frame["amount"]]
+        frame.to_parquet("typed.parquet")
+    else:
+        frame.to_json("typed.jsonl", orient="records", lines=True, date_format="iso")
+    other = dray.train(train, label="label", eval="typed" + ending, rounds=3, workers=0, out="other")
+    assert other.eval_rows == 80 and other.metrics == plain.metrics
+    assert "could not be checked" not in Path("other/events.jsonl").read_text()
+
+
+def test_a_value_of_evaluation_data_that_cannot_be_read_is_missing_and_told(tmp_path: Path) -> None:
+    train = write(Path("train.csv"), made(300, 1))
+    frame = pandas.read_csv(write(Path("eval.csv"), made(80, 2)), dtype=str)
+    frame.loc[3:5, "amount"] = "n.v."
+    frame["label"] = pandas.read_csv("eval.csv")["label"]
+    frame.to_parquet("eval.parquet")
+    result = dray.train(train, label="label", eval="eval.parquet", rounds=2, workers=0, out="run")
+    assert result.eval_rows == 80
+    assert '3 evaluation rows have a value of \\"amount\\" that cannot be read' in Path("run/events.jsonl").read_text()
+
+
 def test_a_file_without_a_header_is_read_as_the_training_data_was(capsys: pytest.CaptureFixture[str]) -> None:
     train = write(Path("train.csv"), made(300, 1), header=False)
     names = ",".join(COLUMNS)

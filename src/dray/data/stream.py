@@ -57,7 +57,8 @@ class Stream:
     others does not change. A ranking group goes on without them; one that has no other rows is no group.
 
     `on_rows` gets the number of rows read, kept or not; `on_wait` is called when the store fails and is retried.
-    Either may raise to end the reading. One thread iterates at a time.
+    Either may raise to end the reading. One thread iterates at a time. With `any_type` features may be of other types
+    than those that training has.
     """
 
     def __init__(
@@ -67,8 +68,11 @@ class Stream:
         part: Literal["all", "train", "eval"],
         on_rows: Callable[[int], None] = lambda _: None,
         on_wait: OnWait = no_report,
+        *,
+        any_type: bool = False,
     ) -> None:
-        self.encoder = Encoder(preparation.features)
+        self._any_type = any_type
+        self.encoder = Encoder(preparation.features, any_type=any_type)
         self._shard = shard
         self._preparation = preparation
         self._part = part
@@ -135,7 +139,8 @@ class Stream:
             )
 
     def _matrices(self) -> Iterator[Floats]:
-        encoder = Encoder(self._preparation.features)  # an unseen category is counted once, not at every pass
+        # Another encoder: an unseen category is counted once, not at every pass.
+        encoder = Encoder(self._preparation.features, any_type=self._any_type)
         label = [self._preparation.label] if self._dropped else []
         for batch, _, _ in self._rows([*encoder.columns, *label], []):
             yield encoder.matrix(batch)

@@ -230,6 +230,7 @@ def with_types(
         and may_be_read_as_text(type_)
         and not _has_form(told.get(name))
         and not (name in shown.names and _stays_float(shown.field(name).type, type_, format))
+        and not (format == "json" and pa.types.is_date(type_))  # no date can be read from its text there
     }
     return _typed(reading, types, told, there)
 

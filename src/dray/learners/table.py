@@ -107,7 +107,7 @@ class TableDriver:
 
     def check_schema(self, schema: pa.Schema, *, evaluation: bool) -> None:
         if evaluation:
-            check_eval_schema(self.roles, schema, undecided=True)
+            check_eval_schema(self.roles, schema)
         else:
             self.roles = self.assign_roles(schema)
 
@@ -353,22 +353,18 @@ def assign_roles(config: TableConfig, schema: pa.Schema) -> Roles:
     return Roles(tuple(features), label, config.weight, config.group)
 
 
-def check_eval_schema(roles: Roles, schema: pa.Schema, *, undecided: bool = False) -> None:
-    """The evaluation set needs every column that is used, with the same meaning.
-
-    `undecided`: what is text in the training data may turn out to be times.
-    """
-    for column in (*roles.features, roles.label):
-        found = require_column(schema, column.stored, role="needed for evaluation")
-        may_be_times = (
-            undecided and column.kind == "category" and kind_of(column.stored, found) in ("date", "timestamp")
+def check_eval_schema(roles: Roles, schema: pa.Schema) -> None:
+    """The evaluation set needs every column that is used. Features may be of any type, as in prediction."""
+    for column in roles.features:
+        require_column(schema, column.stored, role="needed for evaluation")
+    label = roles.label
+    found = require_column(schema, label.stored, role="needed for evaluation")
+    if not label.takes(found):
+        raise DataError(
+            f'The label "{label.stored}" is a {label.kind} in the training data but a '
+            f"{kind_of(label.stored, found)} in the evaluation data.",
+            fix="Write it with one type in both.",
         )
-        if not column.takes(found) and not may_be_times:
-            raise DataError(
-                f'Column "{column.stored}" is a {column.kind} in the training data but a '
-                f"{kind_of(column.stored, found)} in the evaluation data.",
-                fix="Write it with one type in both.",
-            )
     for name in (roles.weight, roles.group):
         if name is not None:
             require_column(schema, name, role="needed for evaluation")

@@ -189,9 +189,25 @@ def _marks_of(rows: pa.Table, others: pa.Table | None, names: Sequence[str]) -> 
         return np.zeros(rows.num_rows, np.uint64), none  # all alike: nothing is told of them
     if others is None:
         return _row_marks(rows.select(names)), none
-    both = pa.concat_tables([rows.select(names), others.select(names)], promote_options="permissive")
-    marks = _row_marks(both)
+    apart = [name for name in names if not _fit_together(rows.schema.field(name), others.schema.field(name))]
+    tables = [_with_texts(table.select(names), apart) for table in (rows, others)]
+    marks = _row_marks(pa.concat_tables(tables, promote_options="permissive"))
     return marks[: rows.num_rows], marks[rows.num_rows :]
+
+
+def _fit_together(one: pa.Field, other: pa.Field) -> bool:
+    try:
+        pa.unify_schemas([pa.schema([one]), pa.schema([other])], promote_options="permissive")
+    except pa.ArrowTypeError:
+        return False
+    return True
+
+
+def _with_texts(table: pa.Table, names: Sequence[str]) -> pa.Table:
+    """Return the table with these columns as text."""
+    for name in names:
+        table = table.set_column(table.schema.get_field_index(name), name, table[name].cast(pa.string()))
+    return table
 
 
 def _rounded(rows: pa.Table, names: Sequence[str]) -> Iterator[Note]:

@@ -92,6 +92,8 @@ class ShardLearner:
     """Evaluation rows that were left out because they have no label, also where no other row is left."""
     unseen: dict[str, int] = field(default_factory=dict)
     unreadable: Counter[str] = field(default_factory=Counter)
+    eval_unreadable: Counter[str] = field(default_factory=Counter)
+    """Of evaluation data of its own, whose types may be others."""
     rounds: list[Step] = field(default_factory=list)
     start: Mapping[str, float] = field(default_factory=dict)
     baseline: Mapping[str, float] = field(default_factory=dict)
@@ -134,11 +136,15 @@ class ShardLearner:
             check_group_weights(self.train_rows.matrix, preparation)
             if split or other_eval:
                 part: Literal["eval", "all"] = "eval" if split else "all"
-                stream = Stream(train if split else other_eval, preparation, part, on_rows, on_wait)
+                rows = train if split else other_eval
+                stream = Stream(rows, preparation, part, on_rows, on_wait, any_type=not split)
                 self.eval_rows = load(stream, preparation)
                 self.eval_dropped = len(stream.dropped)
                 self.unseen = dict(stream.encoder.unseen)
-                self.unreadable += stream.encoder.unreadable
+                if split:
+                    self.unreadable += stream.encoder.unreadable
+                else:
+                    self.eval_unreadable = stream.encoder.unreadable
         give_memory_back()
         return self.train_rows.labels
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -388,8 +389,12 @@ class TreeDriver(TableDriver):
         return True
 
     def _warn_unreadable(self) -> None:
-        for name in sorted({name for load in self._loads for name in load.unreadable}):
-            count = sum(load.unreadable.get(name, 0) for load in self._loads)
+        for name, count in _added(load.eval_unreadable for load in self._loads).items():
+            self._warn(
+                f'{count:,} evaluation rows have a value of "{name}" that cannot be read as training reads the column.',
+                "They count as missing there.",
+            )
+        for name, count in _added(load.unreadable for load in self._loads).items():
             self._warn(
                 f'{count:,} rows have a text in "{name}" that is not a time of the form that its other texts have.',
                 f"They count as missing there. --time-form '{name}=FORM' reads another form.",
@@ -397,6 +402,12 @@ class TreeDriver(TableDriver):
 
     def _warn(self, message: str, fix: str) -> None:
         self.emit(Warned(message, fix))
+
+
+def _added(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Add up the rows of each column, in the order of the columns' names."""
+    total = sum(map(Counter, counts), Counter[str]())
+    return {name: total[name] for name in sorted(total)}
 
 
 @dataclass(frozen=True, kw_only=True)

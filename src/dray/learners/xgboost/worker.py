@@ -42,6 +42,7 @@ class LoadReport(ShardReport):
     eval_labels: LabelSummary | None
     unseen: dict[str, int]
     unreadable: dict[str, int] = field(default_factory=dict)
+    eval_unreadable: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +119,7 @@ class Worker(ReportingWorker):
             rows_dropped=len(learner.train_rows.dropped),
             eval_rows_dropped=learner.eval_dropped,
             unreadable=dict(learner.unreadable),
+            eval_unreadable=dict(learner.eval_unreadable),
             seconds=time.perf_counter() - started,
         )
 

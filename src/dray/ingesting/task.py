@@ -130,5 +130,6 @@ def _adding_to(rejects: Rejects, limit: Limit) -> OnReject:
 def too_many_rejects(count: str, limit: Limit, first: str) -> DataError:
     return DataError(
         f"{count} rows could not be read, more than the limit of {limit}. The first: {first}.",
-        fix="Correct the data, say how to read it (--format, --read), or continue with a larger --max-rejects.",
+        fix="Correct the data, say how to read it (--format, --read), or leave out more rows: "
+        "dray data ingest DATA OUT --max-rejects N.",
     )

@@ -9,6 +9,7 @@ from click import Command
 from click.testing import CliRunner
 
 from dray.cli.ingest import ingest
+from dray.cli.main import main
 from dray.cli.train import train
 from dray.data.open_source import open_source
 from dray.errors import DataError
@@ -60,3 +61,14 @@ def test_an_ingest_writes_all_columns_or_those_that_are_named(data: str) -> None
     run(ingest, data, "some", "--columns", "y,promo")
     source = open_source("some")
     assert (source.schema.names, source.rows) == (["y", "promo"], 1_800)
+
+
+def test_too_many_bad_rows_are_left_out_by_the_command_of_the_hint(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    rows = [f"{i},{i % 2}" if i % 10 else "bad" for i in range(200)]
+    Path("rows.csv").write_text("\n".join(["x,y", *rows]) + "\n")
+    assert main(["train", "rows.csv", "--label", "y", "--workers", "0", "--rounds", "2"]) == 2
+    assert "dray data ingest DATA OUT --max-rejects N" in capsys.readouterr().err
+    assert main(["data", "ingest", "rows.csv", "good", "--max-rejects", "20", "--quiet"]) == 0
+    assert main(["train", "good", "--label", "y", "--workers", "0", "--rounds", "2", "--quiet"]) == 0

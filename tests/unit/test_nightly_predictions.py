@@ -743,6 +743,23 @@ def test_how_the_run_read_its_data_is_told_where_it_is_wrong_for_the_new_data(
     assert "other letters" not in capsys.readouterr().err and len(values(Path("out.csv"))) == 50
 
 
+@pytest.mark.parametrize("times", ["number", "parts"])
+@pytest.mark.parametrize("stored", ["whole", "floats"])
+def test_numbers_since_1970_are_read_from_text_however_they_were_stored(stored: str, times: str) -> None:
+    seconds = np.random.default_rng(0).integers(1_569_888_000, 1_669_888_000, 400)
+    label = (seconds // 3600) % 24 > 11
+    rows = pandas.DataFrame({"at": seconds if stored == "whole" else seconds + 0.0, "label": label})
+    form = {"at": "seconds"}
+    run = dray.train(rows, label="label", rounds=3, workers=0, times=times, time_form=form, out="run").directory
+    wanted = predictions(run, pa.Table.from_pandas(rows), Path("wanted.csv"))
+    for name, written in (("whole", rows["at"].astype("int64")), ("floats", rows["at"].astype("float64"))):
+        rows.assign(at=written).to_csv("night.csv", index=False)
+        rows.assign(at=written).to_json("night.jsonl", orient="records", lines=True, double_precision=1)
+        for file in ("night.csv", "night.jsonl"):
+            result = dray.predict(run, file, f"{name}.csv", overwrite=True)
+            assert (values(Path(f"{name}.csv")), result.unreadable) == (wanted, {}), file
+
+
 def test_files_of_an_archive_have_an_output_each(run: str, expected: list[float]) -> None:
     with zipfile.ZipFile("nights.zip", "w") as archive:
         archive.write(write(Path("a.csv"), made(50, 3)))

@@ -21,6 +21,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from decimal import ROUND_FLOOR, Decimal
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -56,6 +57,7 @@ _WORDS = {
 }
 _TOKEN = re.compile(r"%(.?)|([\[\]])|([^%\[\]]+)", re.DOTALL)
 _WHOLE = "^-?([0-9]{1,18}|[1-8][0-9]{18})$"
+_FRACTION = r"^-?[0-9]{1,18}(\.[0-9]*)?([eE][-+]?[0-9]{1,2})?$"
 _BLOCK = 1 << 16
 _FIRST_YEAR, _LAST_YEAR = 0, 9999
 _MOST_LOOKS = 8
@@ -108,10 +110,9 @@ def read_times(texts: pa.Array, form: str) -> Times:
 
 
 def read_numbers(numbers: pa.Array, form: str) -> Times:
-    """Return the times of numbers, or of texts of whole numbers."""
+    """Return the times of numbers, or of texts of numbers."""
     if not (pt.is_integer(numbers.type) or pt.is_floating(numbers.type) or pt.is_decimal(numbers.type)):
-        whole = pc.fill_null(pc.match_substring_regex(numbers, _WHOLE), False)
-        numbers = pc.if_else(whole, numbers, None)
+        return _read_written_numbers(numbers, form)
     if pt.is_floating(numbers.type) or pt.is_decimal(numbers.type):
         floats = numbers.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False) / PER_SECOND[form]
         valid = np.isfinite(floats) & (np.abs(floats) < 2**53)
@@ -122,6 +123,20 @@ def read_numbers(numbers: pa.Array, form: str) -> Times:
     values = pc.fill_null(numbers.cast(pa.int64(), safe=False), 0).to_numpy(zero_copy_only=False)
     seconds, rest = np.divmod(values, PER_SECOND[form])
     return Times(seconds, rest * (_NANOS // PER_SECOND[form]), valid)
+
+
+def _read_written_numbers(texts: pa.Array, form: str) -> Times:
+    """Return the times of texts of numbers: exact, but for those with an exponent. pandas writes 17.0 beside gaps."""
+    texts = pc.replace_substring_regex(texts, r"^(-?[0-9]+)\.0*$", r"\1")
+    whole = pc.fill_null(pc.match_substring_regex(texts, _WHOLE), False)
+    found = read_numbers(pc.if_else(whole, texts, None).cast(pa.int64()), form)
+    rest = pc.fill_null(pc.match_substring_regex(texts, _FRACTION), False)
+    for row in np.flatnonzero(pc.and_not(rest, whole).to_numpy(zero_copy_only=False)).tolist():
+        nanos = Decimal(texts[row].as_py()).scaleb(9) / PER_SECOND[form]
+        if abs(nanos) < 10**27:
+            found.seconds[row], found.nanos[row] = divmod(int(nanos.to_integral_value(ROUND_FLOOR)), int(_NANOS))
+            found.valid[row] = True
+    return found
 
 
 def has_zone(form: str) -> bool:

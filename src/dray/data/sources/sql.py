@@ -20,6 +20,7 @@ from dray.data.sources.columns import chosen
 from dray.data.sources.sql_database import Database
 from dray.data.sources.sql_ranges import KeyRange, key_value
 from dray.data.sources.sql_rows import as_batches, plain_schema
+from dray.data.sources.types import is_number
 from dray.errors import ConfigError, DataError, DrayError
 
 SAMPLE_ROWS = 1000
@@ -48,6 +49,8 @@ class SqlSource:
     key: KeyRange | None = None
     format: str = "sql"
     notes: tuple[Note, ...] = ()
+    asked: frozenset[str] = frozenset()
+    """Columns whose type was asked for."""
 
     def pieces(self, target_bytes: int = PIECE_BYTES) -> list[Piece]:
         """Return a piece for each range of the key: `start` is its number, `stop` how many there are."""
@@ -62,7 +65,7 @@ class SqlSource:
         schema = chosen(columns, self.schema)
         query = select(self.query, _columns(schema.names, self.database), self._condition(piece))
         with _executed(self.database, query) as cursor:
-            yield from as_batches(cursor, schema, self.name, on_reject, in_place=in_place)
+            yield from as_batches(cursor, schema, self.name, on_reject, in_place=in_place, asked=self.asked)
 
     def rows_now(self, pieces: Sequence[Piece]) -> tuple[list[int], int]:
         """Count the rows of each piece as they are now, and those beyond the key's bounds, which were added later."""
@@ -98,14 +101,15 @@ def open_sql(
     if not sample.num_rows:
         raise DataError(f"There are no rows in {database.name}: {query}", fix="Use a query that returns rows.")
     name = f"{database.name}: {table or query}"
+    asked = frozenset(types or ())
     if key is None:
-        return SqlSource(name, database, query, schema, None, 0)
+        return SqlSource(name, database, query, schema, None, 0, asked=asked)
     written = _quoted(key, database) if key in schema.names and database.dialect != "unknown" else key
     rows, low, high = _extent(database, query, written)
     bytes_ = rows * sample.nbytes // sample.num_rows
     if low is None and high is None:  # no row has a key
-        return SqlSource(name, database, query, schema, rows, bytes_)
-    text = key in schema.names and not pa.types.is_floating(schema.field(key).type) and isinstance(low, str)
+        return SqlSource(name, database, query, schema, rows, bytes_, asked=asked)
+    text = key in schema.names and not is_number(schema.field(key).type) and isinstance(low, str)
     least, greatest = (None, None) if text else (key_value(low), key_value(high))
     if least is None or greatest is None:
         raise ConfigError(
@@ -113,7 +117,8 @@ def open_sql(
             fix="Name a column of numbers, dates or times, or leave the key out.",
         )
     zoned = "TIMESTAMP" if database.dialect == "databricks" else "TIMESTAMP WITH TIME ZONE"
-    return SqlSource(name, database, query, schema, rows, bytes_, KeyRange(written, least, greatest, zoned))
+    range_ = KeyRange(written, least, greatest, zoned)
+    return SqlSource(name, database, query, schema, rows, bytes_, range_, asked=asked)
 
 
 def select(query: str, columns: str, condition: str = "", end: str = "") -> str:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from decimal import Decimal
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 from warnings import catch_warnings, simplefilter
@@ -13,6 +12,7 @@ import pyarrow.types as pt
 
 from dray.data.source import OnReject, all_kept, make_reject
 from dray.data.sources.record_blocks import BadRow, Parsed, in_their_places
+from dray.data.sources.sql_numbers import array_of, array_of_texts, type_of, type_of_texts
 from dray.data.sources.time_forms import forms_in
 from dray.data.sources.types import asked_types, flag_of_type
 from dray.errors import ConfigError, DataError
@@ -52,8 +52,13 @@ def plain_schema(
         names = [str(column[0]) for column in cursor.description]
         rows = cursor.fetchmany(most)
         schema = _guess(names, rows, asked_types(types, names), declared, later)
-        _, bad = _columns(rows, schema)
-        columns, _ = _columns([row for index, row in enumerate(rows) if index not in bad], schema)
+        _, bad = _columns(rows, schema, types or ())
+        if rows and len(bad) == len(rows):
+            raise DataError(
+                f"None of the first {len(rows):,} rows of the query can be read: {bad[0]}.",
+                fix="Give the column a type that holds its values, or cast it in the query.",
+            )
+        columns, _ = _columns([row for index, row in enumerate(rows) if index not in bad], schema, types or ())
         return schema, pa.Table.from_arrays(columns, schema=schema)
     batches, rows_seen = [], 0
     for batch in _arrow(cursor):
@@ -63,29 +68,32 @@ def plain_schema(
             break
     found = pa.Table.from_batches(batches) if batches else pa.table({})
     asked = asked_types(types, found.schema.names)
-    schema = pa.schema([(f.name, asked.get(f.name, _plain(f.type))) for f in found.schema])
+    schema = pa.schema([(f.name, asked.get(f.name) or _plain(found[f.name], f.name, later)) for f in found.schema])
     return schema, found
 
 
 def as_batches(
-    cursor: Any, schema: pa.Schema, name: str, on_reject: OnReject, *, in_place: bool
+    cursor: Any, schema: pa.Schema, name: str, on_reject: OnReject, *, in_place: bool, asked: Container[str] = ()
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a cursor with these columns; DB-API rows that do not fit are rejected."""
+    """Yield the rows of a cursor with these columns; DB-API rows that do not fit are rejected.
+
+    `asked`: columns whose type was asked for; a double is the nearest one there.
+    """
     if _has_arrow(cursor):
         for batch in _arrow(cursor):
             if batch.num_rows:
-                cast = _cast(batch, schema, name)
+                cast = _cast(batch, schema, name, asked)
                 yield all_kept(cast) if in_place else cast
         return
     indices = [[str(column[0]) for column in cursor.description].index(column) for column in schema.names]
     while rows := cursor.fetchmany(ROWS_AT_ONCE):
         chosen = [[row[index] for index in indices] for row in rows]
-        columns, reasons = _columns(chosen, schema)
+        columns, reasons = _columns(chosen, schema, asked)
         bad = [BadRow(0, reason, repr(tuple(rows[index])), index) for index, reason in sorted(reasons.items())]
         for row in bad:
             on_reject(make_reject(name, None, row.reason, row.text))
         if bad:
-            columns, _ = _columns([row for index, row in enumerate(chosen) if index not in reasons], schema)
+            columns, _ = _columns([row for index, row in enumerate(chosen) if index not in reasons], schema, asked)
         batch = _batch(columns, schema, len(rows) - len(bad))
         if in_place:
             yield from in_their_places(Parsed([batch], bad), schema)
@@ -117,27 +125,40 @@ def _arrow(cursor: Any) -> Iterator[pa.RecordBatch]:
         yield from table.to_batches()
 
 
-def _plain(type_: pa.DataType) -> pa.DataType:
+def _plain(column: pa.ChunkedArray, name: str, later: Later) -> pa.DataType:
     """Return dray's type for a database column: decimals in text are numbers, other unknown types are text."""
+    type_ = column.type
+    if _is_numeric(type_):
+        texts = [text for chunk in column.chunks for text in chunk.storage.drop_null().to_pylist()]
+        return type_of_texts(texts or [str(value) for value in later(name)])
     if isinstance(type_, pa.BaseExtensionType):
-        numeric = getattr(type_, "type_name", "") in _NUMERIC
-        return pa.float64() if numeric else _plain(type_.storage_type)
+        type_ = type_.storage_type
     return pa.string() if pt.is_null(type_) else type_
 
 
-def _cast(batch: pa.RecordBatch, schema: pa.Schema, name: str) -> pa.RecordBatch:
+def _is_numeric(type_: pa.DataType) -> bool:
+    return isinstance(type_, pa.BaseExtensionType) and getattr(type_, "type_name", "") in _NUMERIC
+
+
+def _cast(batch: pa.RecordBatch, schema: pa.Schema, name: str, asked: Container[str]) -> pa.RecordBatch:
     columns = []
     for field in schema:
         column = batch.column(field.name)
+        numeric = _is_numeric(column.type)
         if isinstance(column.type, pa.BaseExtensionType):
             column = column.storage
         try:
-            columns.append(column if column.type == field.type else column.cast(field.type))
-        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            if numeric:
+                columns.append(array_of_texts(column, field.type, nearest=field.name in asked))
+            else:
+                columns.append(column if column.type == field.type else column.cast(field.type))
+        except (*_UNFIT, pa.ArrowNotImplementedError) as error:
+            kind = "numeric" if numeric else column.type
             raise DataError(
-                f'{name}: column "{field.name}" is {column.type}, but was {field.type} in the first rows: '
+                f'{name}: column "{field.name}" is {kind}, but was {field.type} in the first rows: '
                 f"{(str(error).splitlines() or [''])[0]}",
-                fix=f"Cast the column in the query, or give its type: {flag_of_type(field.name)}.",
+                fix="Cast the column in the query, or give its type: "
+                f"{flag_of_type(field.name, 'double' if numeric else 'string')}.",
             ) from error
     return _batch(columns, schema, batch.num_rows)
 
@@ -151,13 +172,11 @@ def _guess(
 ) -> pa.Schema:
     fields = []
     for index, name in enumerate(names):
-        values = [row[index] for row in rows]
+        values: Sequence[Any] = [_stored(row[index]) for row in rows]
         if rows and name not in asked and all(value is None for value in values):
-            values = list(later(name))
-        number = _number_of(values)
-        values = [_simple(value, number) for value in values]
+            values = [_stored(value) for value in later(name)]
         try:
-            type_ = asked.get(name) or _type_of(values)
+            type_ = asked.get(name) or type_of(values)
         except _UNFIT:
             if name in declared:
                 fields.append(pa.field(name, declared[name]))
@@ -171,55 +190,25 @@ def _guess(
     return pa.schema(fields)
 
 
-def _columns(rows: Sequence[Sequence[Any]], schema: pa.Schema) -> tuple[list[pa.Array], dict[int, str]]:
+def _columns(
+    rows: Sequence[Sequence[Any]], schema: pa.Schema, asked: Container[str] = ()
+) -> tuple[list[pa.Array], dict[int, str]]:
     """Return the columns of rows, and which rows do not fit, with the reason."""
     columns: list[pa.Array] = []
     bad: dict[int, str] = {}
     for at, field in enumerate(schema):
-        values = [_simple(row[at], field.type) for row in rows]
+        values, nearest = [_stored(row[at]) for row in rows], field.name in asked
         try:
-            columns.append(_array(values, field.type))
+            columns.append(array_of(values, field.type, nearest=nearest))
         except _UNFIT:
             for index, value in enumerate(values):
                 try:
-                    _array([value], field.type)
+                    array_of([value], field.type, nearest=nearest)
                 except _UNFIT:
                     bad.setdefault(index, f'column "{field.name}": {str(value)[:100]!r} is not {field.type}')
     return columns, bad
 
 
-def _type_of(values: Sequence[Any]) -> pa.DataType:
-    try:
-        return pa.array(values).type
-    except OverflowError:  # whole numbers beyond int64
-        return pa.array(values, pa.uint64()).type
-
-
-def _array(values: Sequence[Any], type_: pa.DataType) -> pa.Array:
-    """Return the values; raise where one does not fit. pyarrow makes 1 of 1.5 in a column of whole numbers."""
-    if not pt.is_floating(type_) and any(isinstance(value, float) and not value.is_integer() for value in values):
-        raise ValueError
-    return pa.array(values, type_)
-
-
-def _number_of(values: Sequence[Any]) -> pa.DataType:
-    """Return what the exact decimals among values become: doubles, unless these would change whole numbers."""
-    decimals = [value for value in values if isinstance(value, Decimal)]
-    whole = all(value.is_finite() and value.as_tuple().exponent == 0 for value in decimals)
-    if whole and any(Decimal(float(value)) != value for value in decimals):
-        low, high = min(decimals), max(decimals)
-        if low >= -(2**63) and high < 2**63:
-            return pa.int64()
-        if low >= 0 and high < 2**64:
-            return pa.uint64()
-    return pa.float64()
-
-
-def _simple(value: Any, type_: pa.DataType) -> Any:
-    """Return a value of a driver as pyarrow takes it for a type."""
-    if isinstance(value, UUID):
-        return str(value)
-    if not isinstance(value, Decimal) or pt.is_decimal(type_):
-        return value
-    whole = pt.is_integer(type_) and value.is_finite() and value == value.to_integral_value()
-    return int(value) if whole else float(value)
+def _stored(value: Any) -> Any:
+    """Return a value of a driver as pyarrow takes it."""
+    return str(value) if isinstance(value, UUID) else value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -34,6 +35,10 @@ _FORMS = (
     f"%b %d, %Y{_CLOCK_12}",
     "%d/%b/%Y:%H:%M:%S[ ][%z]",
 )
+DATES = {6: "%Y%m", 8: "%Y%m%d", 10: "%Y%m%d%H", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
+"""Times written as one number, by their digits."""
+_OF_DIGITS = re.compile("(%[YymdHMS])+")
+_FIRST, _AFTER = (int(np.datetime64(year, "s").astype(np.int64)) for year in ("1970", "2100"))
 _FEW = 200
 _WHOLE = "^-?[0-9]{9,19}$"
 
@@ -91,9 +96,14 @@ def _decided(distinct: pa.Array, found: dict[str, Times], fits: dict[str, Bools]
 
 
 def recognise_numbers(values: pa.Array) -> str:
-    """Return what numbers count since 1970, by their size: for texts of whole numbers too; no form if they are none."""
-    if not (pt.is_integer(values.type) or pt.is_floating(values.type) or pt.is_decimal(values.type)):
-        texts = pc.utf8_trim_whitespace(values.cast(pa.string()).drop_null())
+    """Return how numbers are times: dates by their digits, such as 20240131, else what they count since 1970, by size.
+
+    For texts of whole numbers too; no form if they are none.
+    """
+    texts = whole_texts(values)
+    if form := _dates_in(texts):
+        return form
+    if not _is_number(values.type):
         texts = texts.filter(pc.not_equal(texts, ""))
         if not len(texts) or not pc.all(pc.match_substring_regex(texts, _WHOLE)).as_py():
             return ""
@@ -103,6 +113,28 @@ def recognise_numbers(values: pa.Array) -> str:
     size = float(np.median(sizes)) if len(sizes) else 0.0
     # Seconds of the years until 5138; each next unit begins where the one before would be 1,000 years later still.
     return next((form for form, end in zip(PER_SECOND, (1e11, 1e14, 1e17), strict=False) if size < end), "nanoseconds")
+
+
+def _dates_in(texts: pa.Array) -> str:
+    """Return the form of dates that are written as one number; 0 and negative numbers say nothing."""
+    distinct = pc.unique(texts)
+    distinct = distinct.filter(pc.invert(pc.match_substring_regex(distinct, "^(0*|-.*)$")))
+    for form in DATES.values() if len(distinct) else ():
+        times = read_times(distinct, form)
+        if np.mean(times.valid & (times.seconds >= _FIRST) & (times.seconds < _AFTER)) >= FITS_SHARE:
+            return form
+    return ""
+
+
+def whole_texts(values: pa.Array) -> pa.Array:
+    """Return the values as text, without missing ones: of numbers the whole ones, as people write them."""
+    texts = _digits(values) if _is_number(values.type) else pc.utf8_trim_whitespace(values.cast(pa.string()))
+    return texts.drop_null()
+
+
+def is_of_digits(form: str) -> bool:
+    """Whether a form is that of times written as one number."""
+    return _OF_DIGITS.fullmatch(form) is not None
 
 
 def plain(form: str, example: str) -> str:
@@ -135,7 +167,9 @@ def times_of(values: pa.Array, form: str) -> Times:
         return read_numbers(pc.multiply(days, 86_400), "seconds")
     if form in PER_SECOND and not (_is_text(arrow) or pt.is_dictionary(arrow)):  # a dictionary is of texts here
         return read_numbers(values, form)
-    return read_times(values if pt.is_dictionary(arrow) else values.cast(pa.string()), form or ISO)
+    if not pt.is_dictionary(arrow):
+        values = _digits(values) if _is_number(arrow) else values.cast(pa.string())
+    return read_times(values, form or ISO)
 
 
 def has_text(values: pa.Array) -> Bools:
@@ -154,6 +188,19 @@ _UNITS = dict(zip(("s", "ms", "us", "ns"), PER_SECOND, strict=True))
 
 def _is_text(arrow: pa.DataType) -> bool:
     return bool(pt.is_string(arrow) or pt.is_large_string(arrow) or pt.is_string_view(arrow))
+
+
+def _is_number(arrow: pa.DataType) -> bool:
+    return bool(pt.is_integer(arrow) or pt.is_floating(arrow) or pt.is_decimal(arrow))
+
+
+def _digits(numbers: pa.Array) -> pa.Array:
+    """Return whole numbers as text, null for others. pandas makes floats of integers with gaps."""
+    if not pt.is_integer(numbers.type):
+        floats = numbers.cast(pa.float64(), safe=False)
+        whole = pc.and_(pc.equal(pc.floor(floats), floats), pc.less(pc.abs(floats), 2.0**53))
+        numbers = pc.if_else(whole, floats, None).cast(pa.int64())
+    return numbers.cast(pa.string())
 
 
 def part_of(times: Times, part: Part) -> npt.NDArray[np.float32]:

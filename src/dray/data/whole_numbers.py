@@ -20,13 +20,12 @@ import pyarrow.types as pt
 
 from dray.data.features import Column
 from dray.data.scan import MOST_CATEGORIES
+from dray.data.times import DATES
 
 EXACT = 2**24
 """float32 holds all whole numbers up to this one."""
 _EARLIEST, _LATEST = (int(datetime(year, 1, 1, tzinfo=UTC).timestamp()) for year in (1990, 2040))
 _UNITS = {"seconds": 1, "milliseconds": 10**3, "microseconds": 10**6, "nanoseconds": 10**9}
-_DATES = {8: "%Y%m%d", 10: "%Y%m%d%H", 12: "%Y%m%d%H%M", 14: "%Y%m%d%H%M%S"}
-"""Times written as one number, by their digits."""
 _COUNTING = 2
 """Numbers of which at least every second one is there were counted up: ids, not times."""
 _ROWS_A_NAME = 2
@@ -146,7 +145,7 @@ def looks_like_times(values: Collection[int]) -> str | None:
     if not positive:
         return None
     low, high, lengths = min(positive), max(positive), {len(str(value)) for value in positive}
-    if len(lengths) == 1 and (form := _DATES.get(lengths.pop())) and all(_is_date(value, form) for value in positive):
+    if len(lengths) == 1 and (form := DATES.get(lengths.pop())) and all(_is_date(value, form) for value in positive):
         return f"dates that are written as one number, such as {low}"
     if high - low < _COUNTING * len(positive):
         return None

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import datetime as dt
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from dray.data.time_text import PER_SECOND
 from dray.data.times import PARTS, part_of, recognise, recognise_numbers, times_of
 
 
@@ -74,11 +78,46 @@ def test_two_forms_in_a_column_are_told_with_one_of_each(texts: list[str]) -> No
         (["1569888000000"], "milliseconds"),
         (["1569888000000", "x"], ""),
         ([], "seconds"),
+        ([2019, 2020], "seconds"),
+        ([20_240_132, 20_240_133], "seconds"),
     ],
 )
 def test_numbers_are_told_apart_by_their_size(values: list[Any], form: str) -> None:
     values = [values[0]] * 2 + values if form == "milliseconds" and len(values) > 1 else values
     assert recognise_numbers(pa.array(values, None if values else pa.int64())) == form
+
+
+@pytest.mark.parametrize(
+    ("values", "form"),
+    [
+        ([20_240_101, 20_240_229, None, 0], "%Y%m%d"),
+        ([20_240_101.0, float("nan")], "%Y%m%d"),
+        ([Decimal(20_240_101)], "%Y%m%d"),
+        (["20240101", "", " 20240229 ", None], "%Y%m%d"),
+        ([202_401, 202_312], "%Y%m"),
+        ([2_024_010_123, 2_024_123_100], "%Y%m%d%H"),
+        ([202_401_011_230], "%Y%m%d%H%M"),
+        ([20_240_101_123_059], "%Y%m%d%H%M%S"),
+        (["20240101", "abc"], ""),
+    ],
+)
+def test_dates_that_are_written_as_one_number_are_told_by_their_digits(values: list[Any], form: str) -> None:
+    assert recognise_numbers(pa.array(values)) == form
+
+
+@given(st.integers(1970, 2060), st.sampled_from([1, 1_000, 1_000_000, 1_000_000_000]), st.integers(1, 86_400 * 300))
+def test_numbers_that_count_from_1970_are_never_taken_for_dates(year: int, per_second: int, span: int) -> None:
+    first = int(dt.datetime(year, 1, 2, tzinfo=dt.UTC).timestamp())
+    values = [(first + span * part // 50) * per_second for part in range(51)]
+    assert recognise_numbers(pa.array(values)) in PER_SECOND
+
+
+def test_a_form_of_digits_reads_numbers_of_any_type() -> None:
+    numbers = pa.array([20_240_229, 20_240_230, None])
+    for type_ in (pa.int64(), pa.uint32(), pa.float64(), pa.decimal128(19, 0)):
+        times = times_of(numbers.cast(type_), "%Y%m%d")
+        assert times.valid.tolist() == [True, False, False]
+        assert times.seconds[0] == dt.datetime(2024, 2, 29, tzinfo=dt.UTC).timestamp()
 
 
 def test_texts_of_whole_numbers_are_times_with_blanks_around_them_and_gaps() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -259,6 +260,40 @@ def test_a_recommender_reads_times_as_they_are_written(form: str) -> None:
     assert recommend(events(form)).model_digest == expected
     reasons = [json.loads(line) for line in Path("run/events.jsonl").read_text().splitlines()]
     assert any("time: t " in str(event) for event in reasons)
+
+
+@pytest.mark.parametrize("as_", [str, int, float])
+@pytest.mark.parametrize("time_form", [{}, {"t": "%Y%m%d"}])
+def test_a_recommender_reads_dates_that_are_written_as_numbers(as_: type, time_form: dict[str, str]) -> None:
+    expected = recommend(events("%Y-%m-%d"), out="other").model_digest
+    digits = events("%Y%m%d")
+    table = digits.set_column(2, "t", pa.array([as_(text) for text in digits["t"].to_pylist()]))
+    assert recommend(table, time_form=time_form).model_digest == expected
+    assert "time: t holds dates as numbers, read as %Y%m%d, such as 2010" in read_events()
+    new = table.slice(1000, 100).set_column(0, "u", pa.array(np.full(100, 999)))
+    assert dray.recommend("run", events=write(Path("new.parquet"), new), out="lists", top=3).rows == 3
+
+
+def test_a_number_that_is_no_date_among_dates_is_refused_with_a_filter_for_it() -> None:
+    digits = [int(text) for text in events("%Y%m%d")["t"].to_pylist()]
+    with pytest.raises(DataError, match=r"1 of 2,000 rows have no time .* 't != 20240230'"):
+        recommend(events(None).set_column(2, "t", pa.array([*digits[:-1], 20240230])))
+
+
+def test_the_unit_of_numbers_is_told_with_an_example() -> None:
+    recommend(events("seconds"))
+    assert re.search(r"time: t holds seconds since 1970, such as 1291\d+ \(2010-12-\d\d\)", read_events())
+    assert not [text for text in warned() if "before 1971" in text]
+
+
+def test_years_as_numbers_do_not_age_and_this_is_told() -> None:
+    recommend(events(None).set_column(2, "t", pa.array(np.arange(2_000) // 100 + 2000)))
+    [told] = [text for text in warned() if "before 1971" in text]
+    assert "seconds since 1970" in told and "such as 2000 (1970-01-01)" in told and "or leave" in told
+
+
+def read_events() -> str:
+    return Path("run/events.jsonl").read_text()
 
 
 def test_new_events_are_read_as_those_of_the_training() -> None:

@@ -39,7 +39,7 @@ from dray.learners.factorization.previous import read_previous
 from dray.learners.factorization.result import FactorResult
 from dray.learners.factorization.saving import PairCollection, explicit_factors, forget_untrained, implicit_factors
 from dray.learners.factorization.settings import explicit_settings, implicit_settings
-from dray.learners.factorization.time_look import look_at_times, reason
+from dray.learners.factorization.time_look import look_at_times, never_old, reason
 from dray.learners.factorization.unit_pairs import Ageing, PairNotes, SplitRule
 from dray.learners.factorization.worker import FactorWorker
 from dray.learners.layouts import KeyedSharding, Weight, in_order
@@ -210,6 +210,8 @@ class FactorDriver:
         ageing = None
         if config.half_life_days is not None and (as_of := known.newest(split.moment)) is not None:
             ageing = Ageing(half_life_s=config.half_life_days * 86_400, as_of=as_of)
+            for message, fix in never_old(self._rule.time, self._times, as_of):
+                self._warn(message, fix)
         size = int(known.user_counts.sum()), len(known.user_ids), len(known.item_ids)
         implicit = config.kind == "implicit"
         shape = shape_of(*size) if implicit else shape_for(*size)

@@ -293,7 +293,9 @@ def refusal(wrong: Wrong, trouble: Trouble, rows: int) -> DataError:
         what = f'{some} have no {side} in "{column}", {such}.'
         fix = f"Leave them out in training with --missing-id drop, or before: {filtered % 'is not None'}."
     elif wrong == "no time":
-        keep = "< 1e18" if trouble.value else "is not None"  # NaN is not None either
+        keep = "is not None"
+        if trouble.value:  # NaN is not None either; another number is not of the form of the others
+            keep = "< 1e18" if trouble.value in ("nan", "inf", "-inf") else f"!= {trouble.value}"
         what, fix = f'{some} have no time in "{column}", {such}.', f"Leave them out: {filtered % keep}."
     elif wrong == "text time":
         what = f'The time column "{column}" holds text that is not a time in {some}, such as {such}'

@@ -12,7 +12,7 @@ import pyarrow.types as pt
 
 from dray.data.features import is_text
 from dray.data.time_text import PER_SECOND
-from dray.data.times import times_of
+from dray.data.times import is_of_digits, times_of
 from dray.errors import ConfigError, DataError
 from dray.learners.factorization.factors import Longs
 
@@ -42,7 +42,7 @@ def require_time(name: str, arrow: pa.DataType) -> None:
 def seconds_of(column: pa.Array, form: str = "") -> Doubles:
     """Return times as seconds since 1970-01-01 UTC; without a zone they are read as UTC. NaN where there is none.
 
-    `form`: how text is written, or what numbers count.
+    `form`: how text is written, or dates as numbers, or what numbers count.
     """
     if is_text(column.type.value_type if pt.is_dictionary(column.type) else column.type):
         return times_of(column, form).float_seconds()
@@ -53,6 +53,8 @@ def seconds_of(column: pa.Array, form: str = "") -> Doubles:
         column, per_second = column.cast(pa.int64()), _UNITS_PER_SECOND[arrow.unit]
     elif pt.is_date(arrow):
         column = pc.multiply(column.cast(pa.date32()).cast(pa.int32()).cast(pa.int64()), _DAY_S)
+    elif is_of_digits(form):
+        return times_of(column, form).float_seconds()
     else:
         per_second = PER_SECOND.get(form, 1)
     seconds: Doubles = column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)

@@ -141,7 +141,7 @@ class TableDriver:
     def begin(self, *, alone: bool) -> None:  # noqa: ARG002
         """Look at a few rows while the workers start; a learner that reads more then calls this too."""
         features = [feature.name for feature in self.roles.features]
-        self._checks.begin(self.train, self.evaluation, features, self.roles.label.name)
+        self._checks.begin(self.train, self.evaluation, features, self.roles.label.name, self.roles.group)
 
     def survey(self, workers: Surveyors, latest: Checkpoint) -> RowSharding:  # noqa: ARG002
         units, evaluation = self.units(workers)

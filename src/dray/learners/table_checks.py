@@ -21,8 +21,10 @@ class TableChecks:
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix="dray-checks")
         self._found: Future[Checked] | None = None
 
-    def begin(self, train: Dataset, evaluation: Dataset | None, features: Sequence[str], label: str) -> None:
-        self._found = self._pool.submit(_check, train, evaluation, features, label)
+    def begin(
+        self, train: Dataset, evaluation: Dataset | None, features: Sequence[str], label: str, group: str | None
+    ) -> None:
+        self._found = self._pool.submit(_check, train, evaluation, features, label, group)
 
     def tell(self, emit: Callable[[Event], object], split: Split | PickedRows | None) -> None:
         """Report what was found, once; `split` picks the rows to evaluate on, if they are some of the training data.
@@ -42,7 +44,9 @@ class TableChecks:
         self._pool.shutdown()
 
 
-def _check(train: Dataset, evaluation: Dataset | None, features: Sequence[str], label: str) -> Checked:
+def _check(
+    train: Dataset, evaluation: Dataset | None, features: Sequence[str], label: str, group: str | None
+) -> Checked:
     from dray.data.describing.checking import check  # while the workers start
 
-    return check(train, evaluation, features, label)
+    return check(train, evaluation, features, label, group)

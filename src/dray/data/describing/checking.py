@@ -73,7 +73,7 @@ class Checked:
     marks: Marks
     """One for each row that has a label, the same where all features are."""
     positions: npt.NDArray[np.int64]
-    """Where these rows are in the data."""
+    """Where these rows are in the data; in ranking where their groups begin, which decides for all their rows."""
     whole: bool
     """They are all the rows, of both data sets."""
     evaluation: Marks | None = None
@@ -89,10 +89,15 @@ class Checked:
         return [*self.columns, *twins(self.marks[~held_out], self.marks[held_out], self.whole, TOGETHER)]
 
 
-def check(train: Dataset, evaluation: Dataset | None, features: Sequence[str], label: str) -> Checked:
-    """Look at a few rows of what a training is about to load."""
-    names = [name for name in features if name in train.schema.names][:MOST_COLUMNS]
-    rows, positions = take_rows(train, [*names, label])
+def check(
+    train: Dataset, evaluation: Dataset | None, features: Sequence[str], label: str, group: str | None = None
+) -> Checked:
+    """Look at a few rows of what a training is about to load; `group` is the column of ranking groups."""
+    names = [name for name in features if name in train.schema.names and name != group][:MOST_COLUMNS]
+    rows, positions = take_rows(train, [*names, label] if group is None else [*names, label, group])
+    if group is not None:
+        positions = group_starts(rows[group], positions)
+        rows = rows.drop_columns(group)
     whole = rows.num_rows == train.rows
     found = _concerns(rows, label, whole, train)
     alike = [name for name in names if not any(one.column == name and one.kind in _GROUPED for one in found)]
@@ -101,7 +106,7 @@ def check(train: Dataset, evaluation: Dataset | None, features: Sequence[str], l
         others, _ = take_rows(evaluation, [*alike, label])
         whole = whole and others.num_rows == evaluation.rows
     marks, other_marks = _marks_of(rows, others, alike)
-    known = _labelled(rows, label)
+    known = _labelled(rows, label) & (positions >= 0)
     if others is not None:
         other_marks = other_marks[_labelled(others, label)]
     return Checked(
@@ -125,6 +130,15 @@ def take_rows(data: Dataset, names: Sequence[str]) -> tuple[pa.Table, npt.NDArra
         positions.append(np.arange(slice_.position, slice_.position + batch.num_rows))
     plain = [pa.Table.from_batches([batch]) for batch in batches]
     return pa.concat_tables(plain, promote_options="permissive"), np.concatenate(positions)
+
+
+def group_starts(groups: pa.ChunkedArray, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Return the position of the first row of each row's ranking group; -1 where it may be before what was read."""
+    codes = codes_of(plain_array(groups))
+    gaps = np.diff(positions, prepend=-1) != 1  # rows before it were not read; a group may begin in them
+    starts = gaps | (np.diff(codes, prepend=-1) != 0)
+    first: npt.NDArray[np.int64] = np.where(gaps, -1, positions)[np.flatnonzero(starts)[np.cumsum(starts) - 1]]
+    return first
 
 
 def _spread(groups: Sequence[Slice]) -> list[Slice]:

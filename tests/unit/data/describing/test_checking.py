@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 import dray
@@ -103,6 +104,28 @@ def test_groups_that_stay_together_have_no_rows_in_both(tmp_path: Path) -> None:
     data = write(tmp_path / "a.parquet", made)
     result = dray.train(data, "y", rounds=2, out=str(tmp_path / "run"), eval_fraction=0.2, split_by="g")
     assert not [warning for warning in result.warnings if "evaluation rows equal" in warning]
+
+
+@pytest.mark.parametrize("row_group_rows", [1_000_000, 37])
+@pytest.mark.parametrize("share", [0.2, 0.5])
+def test_a_ranking_group_is_evaluated_on_as_a_whole_and_so_are_its_rows_compared(
+    tmp_path: Path, row_group_rows: int, share: float
+) -> None:
+    made = {name: np.repeat(values[:1500], 2) for name, values in columns().items()}  # twins are next to each other
+    groups = {"q": np.repeat([f"q{number}" for number in range(150)], 20)}
+    how: Any = {"label": "y", "group": "q", "objective": "rank:ndcg", "rounds": 2, "workers": 0, "eval_fraction": share}
+    result = dray.train(write(tmp_path / "a", made | groups, row_group_rows), **how, out=str(tmp_path / "run"))
+    assert not [warning for warning in result.warnings if "evaluation rows equal" in warning]
+    far = {name: np.tile(values[:1500], 2) for name, values in columns().items()}  # twins are in other groups
+    result = dray.train(write(tmp_path / "b", far | groups, row_group_rows), **how, out=str(tmp_path / "other"))
+    [told] = [warning for warning in result.warnings if "evaluation rows equal" in warning]
+    assert f"of {result.eval_rows:,} evaluation rows equal" in told
+
+
+def test_a_group_that_may_begin_before_the_rows_that_are_read_is_left_out() -> None:
+    positions = np.array([0, 1, 2, 10, 11, 12, 13, 20, 21])
+    groups = pa.chunked_array([["a", "a", "b", "b"], ["b", "c", "c", "c", "d"]])
+    assert checking.group_starts(groups, positions).tolist() == [0, 0, 2, -1, -1, 12, 12, -1, 21]
 
 
 def test_rows_of_few_values_are_alike_by_chance(tmp_path: Path) -> None:

@@ -294,5 +294,5 @@ def _nameless() -> tuple[int, str, str | None]:
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("dray")
         return descriptor, f"/proc/{os.getpid()}/fd/{descriptor}", None
-    descriptor, path = tempfile.mkstemp(prefix="dray-map-")
+    descriptor, path = tempfile.mkstemp(prefix="dray-map-", suffix=".memory")
     return descriptor, path, path

@@ -19,6 +19,9 @@ SHORT = Path("/tmp")  # noqa: S108
 """Where embedded clusters are if the temporary directory has too long a path for their sockets."""
 _IDLE_S = 24 * 3600.0
 """A temporary file without a lock that was written so lately may be in use."""
+_RANDOM = "[a-z0-9_]" * 8
+_FILES = (f"dray-traceback-{_RANDOM}.txt", f"dray-map-{_RANDOM}.memory")
+"""Single files, as `tempfile` names them. Directories are known by their lock: others of such names are the user's."""
 
 
 def leftovers(now: float) -> list[Kept]:
@@ -38,9 +41,8 @@ def remove_leftover(found: Kept) -> None:
 
 def _temporary(now: float) -> Iterator[Kept]:
     """Yield the files and directories of this user that dray's processes make while they run."""
-    names = ("dray-map-*", "dray-job-*", "dray-traceback-*.txt", "dray-kernels-*.lock")
     for place in sorted({Path(tempfile.gettempdir()), SHORT}):
-        found = {path for name in names for path in place.glob(name)}
+        found = {path for name in _FILES for path in place.glob(name) if path.is_file()}
         found |= {lock.parent for lock in place.glob(f"dray-*/{LOCK}")}
         for path in sorted(found):
             with suppress(OSError):
@@ -53,18 +55,15 @@ def _temporary(now: float) -> Iterator[Kept]:
 def _words(path: Path) -> str:
     if path.name.startswith("dray-traceback-"):
         return "traceback of an unexpected error"
-    return "embedded Ray cluster" if (path / LOCK).exists() else "files of a running command"
+    is_of_command = path.name.startswith(("dray-map-", "dray-job-"))
+    return "files of a command" if is_of_command else "embedded Ray cluster"
 
 
 def _in_use(path: Path, used: float, now: float) -> str | None:
     if path.name.startswith("dray-traceback-"):
         return None
-    lock = path / LOCK if path.is_dir() else path
-    if lock.name == LOCK or path.suffix == ".lock":
-        if _is_locked(lock):
-            return "a process that runs"
-        if lock.exists():
-            return None
+    if path.is_dir():
+        return "a process that runs" if _is_locked(path / LOCK) else None
     return "a process that may run" if now - used < _IDLE_S else None
 
 

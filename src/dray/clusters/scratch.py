@@ -1,7 +1,7 @@
-"""The temporary directory of an embedded cluster, which outlives its owner by one start at most.
+"""Temporary directories of embedded clusters and commands, which outlive their owners by one start at most.
 
 The owner holds a lock on a file in it, which the kernel frees however the owner ends. The start of the next one
-removes those whose lock is free.
+removes those whose lock is free. The lock is also the mark of what dray made: a directory without it is not dray's.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ import os
 import shutil
 import stat
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Literal
 
 PREFIX = "dray-"
 LOCK = "owner.lock"
@@ -21,13 +23,15 @@ _LONGEST = 35
 
 
 class Scratch:
-    """A directory of this process under a short path. `remove` it; if the process dies before, a later one does."""
+    """A directory of this process. `remove` it; if the process dies before, a later one does."""
 
-    def __init__(self) -> None:
-        place = tempfile.gettempdir()
-        parent = Path(place if len(place) < _LONGEST - 14 else "/tmp")  # noqa: S108
+    def __init__(self, parent: Path | None = None, prefix: str = PREFIX) -> None:
+        """Make it below `parent`; without one, under a short path."""
+        if parent is None:
+            place = tempfile.gettempdir()
+            parent = Path(place if len(place) < _LONGEST - 14 else "/tmp")  # noqa: S108
         sweep(parent)
-        self.path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=parent))
+        self.path = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
         self._lock = _lock(self.path)
 
     def remove(self) -> None:
@@ -35,6 +39,16 @@ class Scratch:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
+
+
+@contextmanager
+def command_files(kind: Literal["map", "job"]) -> Iterator[Path]:
+    """Give a directory for the files of a command, below TMPDIR however long its path is."""
+    scratch = Scratch(Path(tempfile.gettempdir()), f"{PREFIX}{kind}-")
+    try:
+        yield scratch.path
+    finally:
+        scratch.remove()
 
 
 def sweep(parent: Path) -> None:

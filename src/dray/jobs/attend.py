@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-import tempfile
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+from dray.clusters.scratch import command_files
 from dray.errors import DrayError
 from dray.jobs.client import JobInfo, Jobs
 from dray.jobs.ending import JobFailed, JobStopped, error_of, failure, retry_id, worth_retrying
@@ -82,8 +81,8 @@ def log_command(jobs: Jobs, job: str) -> str:
 
 def submit(jobs: Jobs, task: Task, options: Options, job: str, attempt: int = 0) -> None:
     """Pack the task's files and start a try of the job."""
-    with tempfile.TemporaryDirectory(prefix="dray-job-") as place:
-        package = Path(place) / "job.zip"
+    with command_files("job") as place:
+        package = place / "job.zip"
         packed = pack(package, task.root, task.files, task.contents(job, options.timeout_s))
         refuse_large(packed, package.stat().st_size)
         jobs.submit(

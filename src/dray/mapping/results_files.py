@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from dray.batch.output import Output
+from dray.clusters.scratch import command_files
 from dray.errors import DataError, ItemError
 from dray.events.telemetry import as_json, dumps
 from dray.storage import StorageOptions, absolute, join, write_atomically
@@ -106,8 +106,8 @@ def result_files(
     out: str, storage: StorageOptions, *, overwrite: bool = False, reads: Sequence[str] = ()
 ) -> Iterator[ResultFiles]:
     """Give the files of an output that is free, or may be replaced; what is not published goes away."""
-    with tempfile.TemporaryDirectory(prefix="dray-map-") as scratch:
-        yield ResultFiles(out, storage, Path(scratch), overwrite, reads)
+    with command_files("map") as scratch:
+        yield ResultFiles(out, storage, scratch, overwrite, reads)
 
 
 def as_table(value: Any) -> pa.Table | None:

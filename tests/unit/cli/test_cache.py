@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
 import tempfile
 import time
 from pathlib import Path
@@ -16,6 +17,7 @@ from click.testing import CliRunner
 import dray
 from dray.cli.cache import cache
 from dray.clusters import leftovers
+from dray.clusters.scratch import command_files
 from dray.errors import ConfigError
 from dray.ingesting.copy_files import keep_for
 from dray.runs.directory import RunDirectory
@@ -107,9 +109,9 @@ def test_another_file_in_a_cache_is_left_alone() -> None:
 
 def test_temporary_files_kernels_and_clusters_are_listed_and_what_is_in_use_stays(tmp_path: Path) -> None:
     kernel = tmp_path / "package/learners/one/__pycache__/kernels.f-1.py311.1.nbc"
-    trace = tmp_path / "tmp/dray-traceback-1.txt"
+    trace = tmp_path / "tmp/dray-traceback-abcd_123.txt"
     dead, running = tmp_path / "tmp/dray-dead", tmp_path / "tmp/dray-running"
-    fresh, old = tmp_path / "tmp/dray-map-1", tmp_path / "tmp/dray-map-2"
+    fresh, old = tmp_path / "tmp/dray-map-abcd_123.memory", tmp_path / "tmp/dray-map-abcd_124.memory"
     cluster = tmp_path / "state/clusters/farm/cluster.json"
     foreign = tmp_path / "tmp/other.txt"
     for path in (kernel, trace, dead / "owner.lock", running / "owner.lock", fresh, old, cluster, foreign):
@@ -124,6 +126,35 @@ def test_temporary_files_kernels_and_clusters_are_listed_and_what_is_in_use_stay
         called("clear", "--yes")
     assert [path.exists() for path in (kernel, trace, dead, old)] == [False] * 4
     assert all(path.exists() for path in (running, fresh, cluster, foreign))
+
+
+def test_a_directory_that_is_named_as_dray_names_its_own_is_left_alone(tmp_path: Path) -> None:
+    """The output of `dray map ... --out /tmp/dray-map-results`, days old."""
+    names = ("dray-map-results", "dray-map-abcd_123", "dray-job-2024", "dray-traceback-abcd_123.txt")
+    mine = [tmp_path / "tmp" / name / "a.csv" for name in names]
+    mine += [tmp_path / "tmp" / name for name in ("dray-map-mine.csv", "dray-traceback-notes.txt")]
+    for path in mine:
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("x")
+        for one in (path, path.parent):
+            os.utime(one, (1, 1))
+    assert called()["kept"] == []
+    called("clear", "--older", "0s", "--yes")
+    assert all(path.exists() for path in mine)
+
+
+def test_files_of_a_command_stay_while_it_runs_and_go_when_it_was_killed(tmp_path: Path) -> None:
+    with command_files("map") as running:
+        (running / "results").write_text("12345678")
+        os.utime(running / "results", (1, 1))
+        killed = tmp_path / "tmp/dray-job-abcd_123"
+        shutil.copytree(running, killed)  # with its lock, which nothing holds
+        found = {entry["location"]: entry for entry in called()["kept"]}
+        assert {entry["what"] for entry in found.values()} == {"files of a command"}
+        assert found[str(running)]["kept_for"] == "a process that runs" and found[str(killed)]["kept_for"] is None
+        called("clear", "--yes")
+        assert running.exists() and not killed.exists()
+    assert list((tmp_path / "tmp").iterdir()) == []
 
 
 def test_clear_asks_and_without_a_terminal_wants_yes(monkeypatch: pytest.MonkeyPatch) -> None:

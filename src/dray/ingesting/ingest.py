@@ -35,7 +35,7 @@ from dray.ingesting.moving_rows import POSITION
 from dray.ingesting.plan import group_bytes, make_tasks, part_name, task_bytes
 from dray.ingesting.progress import RowsProgress
 from dray.ingesting.recipe import SUBSETS, Recipe, require_columns
-from dray.ingesting.replacing import foreign_in_ingest, require_replaceable
+from dray.ingesting.replacing import foreign_in_ingest, require_only_remains, require_replaceable
 from dray.ingesting.resuming import (
     as_planned,
     describe,
@@ -49,8 +49,8 @@ from dray.ingesting.task import TaskRunner, too_many_rejects
 from dray.ingesting.transform import Function, Transform, find_schema
 from dray.ingesting.writing import MOST_PARTITIONS, Layout, require_partitions, require_storable, too_many_partitions
 from dray.ingesting.written import IngestResult, Report, Written
-from dray.runs.replacing import beside, take_the_place
-from dray.storage import DEFAULT, StorageOptions, absolute, is_s3, join, remove_directory
+from dray.runs.replacing import beside, refuse_links, take_the_place
+from dray.storage import DEFAULT, StorageOptions, absolute, is_s3, join
 
 STAGED = "staged"
 SCRATCH = "scratch"
@@ -70,6 +70,7 @@ def ingest(
 ) -> IngestResult:
     """Write the rows of a source to `out` as the recipe says; continue an unfinished ingest that is the same.
 
+    With `overwrite`, one that is not the same begins anew; without, it is refused.
     `function` is the transform: a record batch in, a table out. `emit` gets the progress, `output` what the
     transform prints. After an error or Ctrl-C, finished tasks are kept, and the same call continues.
     """
@@ -77,11 +78,12 @@ def ingest(
     if function is not None and recipe.transform is None:
         recipe = replace(recipe, transform=name_of(function))
     place = absolute(out).rstrip("/")
-    work = (recipe, function, storage, options or Options(), emit, output)
+    work = (recipe, function, storage, options or Options(), emit, output, overwrite)
     if not overwrite or not require_replaceable(place, storage):
         return _Ingest(source, place, place, *work).run()
     if is_s3(place):  # a store cannot rename
         return _Ingest(source, place, place, *work, removes=True).run()
+    refuse_links(beside(place))
     result = _Ingest(source, beside(place), place, *work).run()
     take_the_place(place, foreign_in_ingest)
     return result
@@ -99,6 +101,8 @@ class _Ingest:
     options: Options
     emit: Emit
     output: Printed | None
+    overwrites: bool = False
+    """Whether an unfinished ingest that is not the same goes."""
     removes: bool = False
     """Whether what is there goes: when all that can be checked before is right."""
 
@@ -124,11 +128,52 @@ class _Ingest:
         )
         if self.transform is None:
             require_columns(self.recipe, filter_columns, self.source.schema.names)
+        plan = self._plan()
+        require_columns(self.recipe, filter_columns, self.schema.names)
+        if self.recipe.filter:
+            compile_filter(self.recipe.filter, self.schema)
+        require_splittable(self.recipe.split, self.schema)
+        require_storable(self.recipe, self.schema)
+        require_partitions(self.recipe, self.schema)
+        if self.removes:
+            self.journal.clear()
+        with self.journal.claimed():
+            if (meanwhile := self.journal.plan()) is None:
+                self.journal.begin(plan)
+            else:
+                require_same(meanwhile, plan, self.out)
+            reports = self._do_tasks(filter_columns)
+            files, kept = self._move(reports) if self.recipe.moves else (_files(reports), _written(reports))
+            return self._end(reports, files, kept, plan)
+
+    def _plan(self) -> dict[str, Any]:
+        """Return the plan: that of an unfinished ingest if it is the same."""
         unfinished = None if self.removes else self.journal.plan()
-        if unfinished is None:
-            if not self.removes:
-                self.journal.require_free()
-        else:
+        if unfinished is not None:
+            return self._same_plan(unfinished)
+        if self.out != self.final:  # an earlier one was killed before it took the place
+            self.removes = True
+        if not self.removes:
+            self.journal.require_free()
+        return self._new_plan()
+
+    def _same_plan(self, unfinished: dict[str, Any]) -> dict[str, Any]:
+        source = self.source
+        try:
+            return self._new_plan(unfinished)
+        except DrayError as error:
+            if not self.overwrites:
+                raise
+            why = error.what
+        self.source, self.removes = source, True
+        plan = self._new_plan()  # another mistake is raised once more
+        if self.out == self.final:
+            require_only_remains(self.out, self.storage)
+        self.emit(Warned(f"{why} It begins anew."))
+        return plan
+
+    def _new_plan(self, unfinished: dict[str, Any] | None = None) -> dict[str, Any]:
+        if unfinished is not None:
             self.source = as_planned(self.source, unfinished, self.out)
         target = task_bytes(self.source.bytes)
         self.tasks = make_tasks(self.source.pieces(target), target)
@@ -141,22 +186,7 @@ class _Ingest:
         plan["schema"] = [[field.name, str(field.type)] for field in self.schema]
         if unfinished is not None:
             require_same_schema(unfinished, plan, self.out)
-        require_columns(self.recipe, filter_columns, self.schema.names)
-        if self.recipe.filter:
-            compile_filter(self.recipe.filter, self.schema)
-        require_splittable(self.recipe.split, self.schema)
-        require_storable(self.recipe, self.schema)
-        require_partitions(self.recipe, self.schema)
-        if self.removes:
-            remove_directory(self.out, self.storage)
-        with self.journal.claimed():
-            if (meanwhile := self.journal.plan()) is None:
-                self.journal.begin(plan)
-            else:
-                require_same(meanwhile, plan, self.out)
-            reports = self._do_tasks(filter_columns)
-            files, kept = self._move(reports) if self.recipe.moves else (_files(reports), _written(reports))
-            return self._end(reports, files, kept, plan)
+        return plan
 
     def _schema(self) -> pa.Schema:
         """Return the schema of the rows after the transform, which runs in another process for this."""

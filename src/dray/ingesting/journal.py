@@ -30,7 +30,7 @@ from dray.events.telemetry import dumps
 from dray.ingesting.written import Report
 from dray.runs.alive import HEARTBEAT_S, beat, is_alive, this_process
 from dray.runs.files import RunFiles
-from dray.storage import StorageOptions, is_s3, join, translate_errors
+from dray.storage import StorageOptions, is_s3, join, remove_directory, translate_errors
 
 FOLDER = "_ingest"
 RESULT = "_ingest.json"
@@ -94,6 +94,14 @@ class Journal(RunFiles):
                 f"The output {self.out.location} exists and is not empty{done}.",
                 fix="Name another output, or remove it.",
             )
+
+    def clear(self) -> None:
+        """Remove the output with its journal, unless another process writes there."""
+        with self._locked():
+            self.document = self._owner()
+            if is_alive(self):
+                raise self._taken()
+            remove_directory(self.out.location, self.options)
 
     def end(self, result: dict[str, Any]) -> None:
         """Write the result, and remove the journal."""

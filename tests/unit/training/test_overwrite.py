@@ -149,6 +149,78 @@ def test_an_ingest_is_replaced_and_only_an_ingest(data: str) -> None:
     assert 0 < kept < 300
 
 
+def write_nights(*ids: str) -> None:
+    """Write one CSV file a night; a night's id that is not a number is a row that is rejected."""
+    Path("nights").mkdir(exist_ok=True)
+    for night, one in enumerate(ids):
+        Path(f"nights/{night}.csv").write_text("id\n" + f"{one}\n" * 10)
+
+
+INTEGERS = {"types": {"id": "int64"}}
+
+
+@pytest.mark.parametrize("first", ["1", "bad"], ids=["beside", "in place"])
+@pytest.mark.parametrize("where", ["local", "store"])
+def test_a_night_that_failed_is_in_no_other_nights_way(data: str, first: str, where: str, s3_server: S3Server) -> None:
+    out = "out" if where == "local" else s3_server.url("out")
+    nights = [first, "bad"]
+    write_nights(first)
+    if first == "1":
+        assert dray.ingest("nights", out, read=INTEGERS, overwrite=True).rows_kept == 10
+    for _ in range(2):  # the second one has the same data: it goes on, to the same end
+        write_nights(*nights)
+        with pytest.raises(DrayError, match="could not be read"):
+            dray.ingest("nights", out, read=INTEGERS, overwrite=True)
+    write_nights("1", "2", "3")
+    with pytest.raises(DrayError, match='"none"'):  # a mistake costs nothing of what is unfinished
+        dray.ingest("nights", out, read=INTEGERS, overwrite=True, sort=["none"])
+    result = dray.ingest("nights", out, read=INTEGERS, overwrite=True)
+    assert (result.rows_kept, dray.describe(out).rows.value) == (30, 30)
+    assert {path.name for path in Path().iterdir()} <= {"data", "nights", "out"}
+
+
+def test_an_ingest_with_other_options_begins_anew_unless_the_output_holds_something_else(data: str) -> None:
+    write_nights("1", "bad")
+    with pytest.raises(DrayError, match="could not be read"):
+        dray.ingest("nights", "out", read=INTEGERS)
+    Path("out/mine.txt").touch()
+    with pytest.raises(StorageError, match=r"did not write mine\.txt"):
+        dray.ingest("nights", "out", read=INTEGERS, filter="id < 5", max_rejects="50%", overwrite=True)
+    Path("out/mine.txt").unlink()
+    with pytest.raises(DrayError, match="with other options"):
+        dray.ingest("nights", "out", read=INTEGERS, filter="id < 5", max_rejects="50%")
+    dray.ingest("nights", "out", read=INTEGERS, filter="id < 5", max_rejects="50%", overwrite=True)
+    assert dray.describe("out").rows.value == 10
+
+
+def test_an_unfinished_ingest_whose_process_lives_is_not_replaced(data: str) -> None:
+    from dray.ingesting.journal import Journal
+    from dray.storage import DEFAULT
+
+    write_nights("1", "bad")
+    with pytest.raises(DrayError, match="could not be read"):
+        dray.ingest("nights", "out", read=INTEGERS)
+    write_nights("1", "2")
+    with Journal("out", DEFAULT).claimed(), pytest.raises(StorageError, match="is writing"):
+        dray.ingest("nights", "out", read=INTEGERS, overwrite=True)
+    assert dray.ingest("nights", "out", read=INTEGERS, overwrite=True).rows_kept == 20
+
+
+def test_an_ingest_that_was_killed_at_its_very_end_is_replaced(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between its result and the removal of its journal; and complete, but beside what it was to replace."""
+    with monkeypatch.context() as patched:
+        patched.setattr("dray.ingesting.journal.Journal.delete_folder", lambda *_: None)
+        patched.setattr("dray.runs.files.RunFiles.delete_folder", lambda *_: None)
+        dray.ingest(data, "out")
+    assert Path("out/_ingest/plan.json").exists() and Path("out/_ingest.json").exists()
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr("dray.ingesting.ingest.take_the_place", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        dray.ingest(data, "out", overwrite=True)
+    assert Path(beside("out"), "_ingest.json").exists()
+    assert dray.ingest(data, "out", filter="id > 100", overwrite=True).rows_kept < 300
+    assert {path.name for path in Path().iterdir()} == {"data", "out"} and not Path("out/_ingest").exists()
+
+
 def test_predictions_are_replaced_by_a_name_of_today(data: str) -> None:
     train(data, "runs/%Y")
     for overwrite in (False, True):

@@ -24,7 +24,7 @@ from dray.learners.result import RunResult, Seconds
 from dray.runs.checkpoints import Checkpoints
 from dray.runs.directory import RunDirectory
 from dray.storage import StorageOptions
-from dray.training.run_data import RunData
+from dray.training.run_data import Opened, RunData
 from dray.training.session import Session
 
 
@@ -36,14 +36,19 @@ def run(
     *,
     latest: Checkpoint = START,
     resumed: Sequence[str] | None = None,
+    opened: Opened | None = None,
 ) -> RunResult:
-    """Train from `latest` on; `resumed` are warnings about a run that was begun before, None for a new one."""
+    """Train from `latest` on; `resumed` are warnings about a run that was begun before, None for a new one.
+
+    `opened`: the data, if it had to be open before the run began; the sinks were told then.
+    """
     warnings, conversions, word = _Warnings(), _Conversions(), find(config.model).words.step
-    telemetry = Telemetry([directory, warnings, conversions, *sinks])
+    own: list[Sink] = [directory, warnings, conversions]
+    telemetry = Telemetry([*own, *sinks])
     directory.on_problem = lambda what, fix: telemetry.emit(Warned(what, fix))
     checkpoints = Checkpoints(directory)
     writer = CheckpointWriter(checkpoints, telemetry, latest)
-    work = _Run(config, storage, directory, telemetry, writer, warnings.messages)
+    work = _Run(config, storage, directory, telemetry, writer, warnings.messages, opened)
     try:
         telemetry.emit(RunStarted(directory.run, directory.location, config.model_dump(), step=word))
         if resumed is not None:
@@ -51,6 +56,9 @@ def run(
             telemetry.emit(RunResumed(round=latest.round, rounds=rounds, from_=directory.location))
         for message in resumed or ():
             telemetry.emit(Warned(message))
+        if opened is not None:
+            for event in opened.told:
+                Telemetry(own).emit(event)
         result = work.result()
         writer.close(write=False)
         directory.finish(result.to_json())  # not left to a sink: a result that cannot be written is a failure
@@ -77,6 +85,7 @@ class _Run:
         telemetry: Telemetry,
         writer: CheckpointWriter,
         warnings: list[str],
+        opened: Opened | None,
     ) -> None:
         self._config = config
         self._storage = storage
@@ -84,6 +93,7 @@ class _Run:
         self._telemetry = telemetry
         self._writer = writer
         self._warnings = warnings
+        self._opened = opened
         self._session: Session | None = None
 
     @property
@@ -92,7 +102,11 @@ class _Run:
         return self._session is not None and self._session.begun
 
     def result(self) -> RunResult:
-        data = RunData(self._config, self._storage, self._telemetry, self._directory)
+        if self._opened is None:
+            data = RunData(self._config, self._storage, self._telemetry, self._directory)
+        else:
+            data = self._opened.data
+            data.go_on(self._telemetry, self._directory)
         with closing(data):
             session = Session(
                 self._config,

@@ -18,8 +18,8 @@ from dray.data.parquet import Dataset, open_dataset
 from dray.data.whole_numbers import is_wide
 from dray.elastic.starting import Terms
 from dray.errors import StorageError
-from dray.events.kinds import Warned
-from dray.events.telemetry import Telemetry
+from dray.events.kinds import Event, Warned
+from dray.events.telemetry import Sample, Sink, Telemetry
 from dray.ingesting.cache import Check, Reading, as_parquet, copy_key, is_query, used_cluster
 from dray.ingesting.copy_files import keep_for
 from dray.ingesting.new_data import same_format, with_types
@@ -41,19 +41,39 @@ class RunData:
         self._storage = storage
         self._telemetry = telemetry
         self._directory = directory
+        self.began = time.perf_counter()
+        """When the session began that it belongs to."""
         self.copy_s = 0.0
         """Seconds until data that is not Parquet was there as Parquet."""
         self._before = read_data(directory) if directory is not None and directory.exists(DATA) else {}
         """What a run that is resumed has noted down of its data."""
         self._copies: dict[str, str] = {}
         """Copies of rows that cannot be copied again as they were."""
+        self._opened: dict[tuple[tuple[str, ...], bool], tuple[Dataset, str | None]] = {}
+        """What was opened without a run, with its copy: by location, and whether to evaluate on it."""
         self._digests: ContentDigests | None = None
+
+    def go_on(self, telemetry: Telemetry, directory: RunDirectory) -> None:
+        """Serve the run that now begins: what is open is not opened again, and its copies are kept for the run."""
+        self._telemetry, self._directory = telemetry, directory
 
     def open(self, locations: Sequence[str], check: Check, like: Dataset | None = None) -> Dataset:
         """Open data of any format; what is wrong with its columns is told before it is copied.
 
         `like`: the training data, whose types evaluation data in text files is read with.
         """
+        which = (tuple(locations), like is not None)
+        found = self._opened.pop(which, None)
+        dataset, copy = self._open(locations, check, like) if found is None else found
+        if copy is not None:
+            self._keep(copy, must=is_query(locations, reading(self._config)))
+        check(dataset.schema)
+        if self._directory is None:
+            self._opened[which] = dataset, copy
+        return dataset
+
+    def _open(self, locations: Sequence[str], check: Check, like: Dataset | None) -> tuple[Dataset, str | None]:
+        """Return the data, and its Parquet copy if it needs one."""
         began = time.perf_counter()
         how = reading(self._config, self._before.get("copies"))
         if like is not None:
@@ -66,16 +86,14 @@ class RunData:
             check(schema)
 
         parquet = as_parquet(locations, self._storage, how, self._telemetry.emit, check_source)
-        if parquet != tuple(locations):
+        copy = None if parquet == tuple(locations) else parquet[0]
+        if copy is not None:
             self.copy_s += time.perf_counter() - began
             if is_query(locations, how):
-                self._copies[copy_key(locations)] = parquet[0]
-            self._keep(parquet[0], must=is_query(locations, how))
+                self._copies[copy_key(locations)] = copy
         dataset = open_dataset(parquet, self._storage, statistics=self._is_asked_of_footers)
         tell(dataset.notes, self._telemetry.emit)
-        dataset = replace(dataset, schema=keep_conflicts(dataset.schema, copied))
-        check(dataset.schema)
-        return dataset
+        return replace(dataset, schema=keep_conflicts(dataset.schema, copied)), copy
 
     def _is_asked_of_footers(self, field: pa.Field) -> bool:
         """Whether a driver wants to know the nulls or the range of a column before it is read."""
@@ -125,6 +143,24 @@ class RunData:
                 document["earlier"] = [run.to_json() for run in earlier]
             directory.write_exactly(DATA, document)
         self._digests = ContentDigests(document.get("files", {}), partial(_note_digests, directory, document))
+
+
+class Opened:
+    """Data that is opened before its run begins. A sink: what is told meanwhile belongs to the records of the run."""
+
+    def __init__(self, config: RunConfig, storage: StorageOptions, sinks: Sequence[Sink]) -> None:
+        self.told: list[Event] = []
+        self.telemetry = Telemetry([self, *sinks])
+        self.data = RunData(config, storage, self.telemetry)
+
+    def event(self, event: Event) -> None:
+        self.told.append(event)
+
+    def sample(self, samples: list[Sample]) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
 
 
 def _note_digests(directory: RunDirectory, document: dict[str, Any], found: Mapping[str, str]) -> None:

@@ -63,7 +63,7 @@ class Session:
         self._fits = 0
         self.begun = False
         """Rounds are being trained: what comes of them is worth keeping."""
-        self.times = [time.perf_counter()]
+        self.times = [data.began]
         """When it began, when the workers had started, when all rows were loaded."""
         self._closing: list[Callable[[], None]] = []
         self._open = ExitStack()

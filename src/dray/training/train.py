@@ -10,6 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from dray.batch.still_needed import locations_of, require_not_read
 from dray.config.run_file import RunConfig
+from dray.events.kinds import PhaseStarted
 from dray.events.telemetry import Sink, Telemetry
 from dray.learners.registry import find
 from dray.learners.result import RunResult
@@ -18,7 +19,7 @@ from dray.runs.directory import REPLACES, RunDirectory, new_run_id
 from dray.storage import StorageOptions, absolute, is_s3
 from dray.training.checks import check_learner, require_library
 from dray.training.run import run
-from dray.training.run_data import RunData
+from dray.training.run_data import Opened
 
 
 def train(
@@ -34,29 +35,37 @@ def train(
     number = new_run_id()
     storage = StorageOptions(**config.storage.model_dump())
     out = config.out or f"runs/{number}"
-    if config.overwrite and is_s3(out):  # the earlier run goes before this one begins: a mistake must not cost it
-        require_not_read(out, locations_of(config.continue_from, config.data, config.eval))
-        _require_usable(config, storage)
-    place = make_room(out, storage) if config.overwrite else out
-    directory = RunDirectory.create(
-        place,
-        storage,
-        run=number,
-        config=config.model_dump(mode="json") | ({"cluster": cluster} if cluster else {}),
-        versions=versions(config.model),
-        **({"job": job} if job else {}),
-        **({REPLACES: absolute(out)} if place != out else {}),
-    )
-    return run(config, storage, directory, sinks)
+    opened = None
+    try:
+        if config.overwrite and is_s3(out):  # the earlier run goes before this one begins: a mistake must not cost it
+            require_not_read(out, locations_of(config.continue_from, config.data, config.eval))
+            opened = _opened(config, storage, sinks)
+        place = make_room(out, storage) if config.overwrite else out
+        directory = RunDirectory.create(
+            place,
+            storage,
+            run=number,
+            config=config.model_dump(mode="json") | ({"cluster": cluster} if cluster else {}),
+            versions=versions(config.model),
+            **({"job": job} if job else {}),
+            **({REPLACES: absolute(out)} if place != out else {}),
+        )
+    except BaseException:
+        Telemetry(sinks).close()
+        raise
+    return run(config, storage, directory, sinks, opened=opened)
 
 
-def _require_usable(config: RunConfig, storage: StorageOptions) -> None:
-    """Raise what the footers and columns of the data would end the run with."""
-    data = RunData(config, storage, Telemetry([]))
-    with closing(data), closing(find(config.model).driver_side(config, storage, lambda _event: None)) as driver:
+def _opened(config: RunConfig, storage: StorageOptions, sinks: Sequence[Sink]) -> Opened:
+    """Open the data for a run that has not begun; raise what its footers and columns would end the run with."""
+    opened = Opened(config, storage, sinks)
+    data = opened.data
+    opened.telemetry.emit(PhaseStarted("prepare"))
+    with closing(find(config.model).driver_side(config, storage, lambda _event: None)) as driver:
         train_data = data.open(config.data, partial(driver.check_schema, evaluation=False))
         check_eval = partial(driver.check_schema, evaluation=True)
         driver.open(train_data, data.open(config.eval, check_eval, train_data) if config.eval else None)
+    return opened
 
 
 def versions(model: str) -> dict[str, str]:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +132,64 @@ def test_a_run_on_a_store_stays_when_the_new_one_cannot_begin(data: str, s3_serv
     with pytest.raises(dray.StorageError, match="read by the same command"):
         train(data, out, continue_from=out, overwrite=True)
     assert dray.load(out).digest() == digest
+
+
+class Seen(Sink):
+    """Keeps what a user would be shown."""
+
+    def __init__(self) -> None:
+        self.events: list[Any] = []
+        self.closed = False
+
+    def event(self, event: Any) -> None:
+        self.events.append(event)
+
+    def sample(self, samples: Any) -> None: ...
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_a_run_that_replaces_one_on_a_store_reads_its_query_once_and_tells_so(
+    data: str, s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from dray.learners.configs import make_config
+    from dray.training.train import train as train_configured
+
+    monkeypatch.setenv("XDG_CACHE_HOME", "cache")
+    with closing(sqlite3.connect("rows.db")) as base, base:
+        base.execute("create table t (id integer primary key, x integer, y integer)")
+        base.executemany("insert into t values (?, ?, ?)", [(i, i % 7, i % 2) for i in range(200)])
+        base.execute("insert into t values (200, 'bad', 1)")
+    values = {"data": "sqlite:///rows.db", "read": {"table": "t", "types": {"x": "int64"}}, "label": "y", "workers": 0}
+    values |= {"rounds": 2, "ignore": ["id"], "out": s3_server.url("runs/query"), "overwrite": True}
+    for copies in (1, 2):
+        seen = Seen()
+        result = train_configured(make_config(values, origin="here"), [seen])
+        assert len(list(Path("cache/dray").iterdir())) == copies
+        kinds = [event.kind for event in seen.events]
+        assert kinds.count("copied") == 1 and kinds.index("progress") < kinds.index("copied")
+        assert kinds.index("copied") < kinds.index("run_started") and seen.closed
+        told = [event.message for event in seen.events if event.kind == "warning"]
+        assert sum("Rejected rows" in message for message in told) == 1
+        assert sum("Rejected rows" in message for message in result.warnings) == 1
+        assert 0 < result.seconds.copy < result.seconds.total and result.seconds.start >= 0
+    run = open_run(values["out"])
+    lines = [json.loads(line) for line in run.read_bytes("events.jsonl").splitlines()]
+    assert [line["kind"] for line in lines].count("copied") == 1 and lines[0]["kind"] == "run_started"
+    [copy] = run.read_json("data.json")["copies"].values()
+    assert json.loads(Path(copy, "_kept_for.json").read_text())["run"] == run.location
+
+
+def test_a_sink_is_closed_when_the_run_that_would_replace_another_cannot_begin(data: str, s3_server: S3Server) -> None:
+    from dray.learners.configs import make_config
+    from dray.training.train import train as train_configured
+
+    values = {"data": data, "label": "nope", "workers": 0, "out": s3_server.url("runs/never"), "overwrite": True}
+    seen = Seen()
+    with pytest.raises(dray.DataError, match="nope"):
+        train_configured(make_config(values, origin="here"), [seen])
+    assert seen.closed
 
 
 def test_an_ingest_is_replaced_and_only_an_ingest(data: str) -> None:

@@ -9,8 +9,8 @@ stays a command: it is typed in a shell on either side.
 from __future__ import annotations
 
 import functools
+import json
 import re
-import shlex
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -39,14 +39,15 @@ SWITCHES = frozenset({"contributions", "json", "overwrite", "quiet", "stratify"}
 PROSE = frozenset({
     "a", "again", "and", "as", "at", "below", "by", "ends", "fewer", "first", "for", "gives", "if", "in",
     "instead", "is", "it", "lists", "makes", "names", "needs", "of", "on", "once", "one", "or", "out",
-    "shows", "so", "such", "takes", "tells", "than", "that", "the", "then", "there", "to", "where",
+    "shows", "so", "splits", "such", "takes", "tells", "than", "that", "the", "then", "there", "to", "where",
     "which", "with",
 })  # fmt: skip
 """Words that follow a flag in a sentence and are not its value."""
 
 _COMMANDS = "train|resume|predict|recommend|map|runs|cluster|job|data|cache|completion|doctor"
 _COMMAND = rf"`[^`]*`|\bdray (?:{_COMMANDS})\b(?:(?!\)|[;,:](?:\s|$)|(?<!\.)\.(?:\s|$)).)*"
-_FLAG = r"(?<![\w-])--(?P<name>[a-z][a-z-]*[a-z])(?:[ =](?P<value>(?:'[^']*'|\"[^\"]*\")+|\S*[^\s.,;:)]))?"
+_QUOTED = r"'[^']*'|\"[^\"]*\""
+_FLAG = rf"(?<![\w-])--(?P<name>[a-z][a-z-]*[a-z])(?:[ =](?P<value>(?:{_QUOTED})+|\S*[^\s.,;:)]))?"
 _PART = re.compile(f"(?P<command>{_COMMAND})|{_FLAG}")
 _BOTH = re.compile(r"\b(?P<key>[a-z_]+(?: (?P<of>[a-z]+)(?= \(--[a-z-]+ (?P=of)\)))?) \((?P<flag>--[a-z][^()]*)\)")
 """A key and its flag: "eval_fraction (--eval-fraction)", "eval_by time (--eval-by time)"."""
@@ -115,8 +116,17 @@ def _argument(found: re.Match[str]) -> str:
     argument = NAMES.get(name, name.replace("-", "_"))
     if value is None or name in SWITCHES or not is_value(value):
         return argument + found[0].removeprefix(f"--{name}")
-    typed = "".join(shlex.split(value)) if value[0] in "'\"" else value
-    return f"{argument}={_in_python(name, typed)}"
+    value = _unquoted(value)
+    if name in PAIRS and value.isidentifier():
+        return f"{argument}[{_text(value)}]"
+    return f"{argument}={_in_python(name, value)}"
+
+
+def _unquoted(word: str) -> str:
+    """Return a word as a shell hands it on: 'it'"'"'s' is one word of three parts."""
+    if not re.fullmatch(f"(?:{_QUOTED})+", word):
+        return word
+    return "".join(part[1:-1] for part in re.findall(_QUOTED, word))
 
 
 def is_value(word: str) -> bool:
@@ -127,7 +137,7 @@ def is_value(word: str) -> bool:
 def _in_python(name: str, value: str) -> str:
     if name in PAIRS:
         key, equals, inner = value.partition("=")
-        return f'{{"{key}": {_literal(inner)}}}' if equals else _literal(value)
+        return f"{{{_text(key)}: {_literal(_unquoted(inner))}}}" if equals else _literal(value)
     literal = _text(value) if name in NAMING and not value.startswith("[") else _literal(value)
     return f"[{literal}]" if name in LISTS and not value.startswith("[") else literal
 
@@ -149,13 +159,13 @@ def _literal(value: str) -> str:
     return _text(value)
 
 
-def _text(value: str) -> str:
-    return repr(value) if '"' in value else f'"{value}"'
-
-
 def _written(value: Any) -> str:
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{_written(key)}: {_written(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ", ".join(map(_written, value)) + "]"
     return _text(value) if isinstance(value, str) else repr(value)
+
+
+def _text(value: str) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -5,13 +5,17 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+import shlex
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 import dray
 from dray import hints
+from dray.data.sources.types import flag_of_type
 from dray.errors import ConfigError, DrayError
 from dray.hints import as_command, in_arguments, in_flags, speaks_python
 from dray.learners.registry import available
@@ -93,15 +97,37 @@ def test_every_hint_can_be_followed_on_the_command_line(place: str, hint: str) -
     assert not faults(in_flags(hint), shown_by(place))
 
 
-ARGUMENT = re.compile(r"\b[a-z_]+=(?:\{.*?\}+|\[.*?\]|\".*?\")")
-
-
 @pytest.mark.parametrize(("place", "hint"), HINTS, ids=[place for place, _ in HINTS])
 def test_every_hint_names_arguments_in_python(place: str, hint: str) -> None:
     spoken = in_arguments(hint)
-    assert "--" not in hints._PART.sub(lambda found: "" if found["command"] else found[0], spoken), spoken
-    for argument in ARGUMENT.findall(spoken):
-        ast.parse(f"dray.train({argument})")
+    outside = hints._PART.sub(lambda found: "" if found["command"] else found[0], spoken)
+    assert "--" not in outside, spoken
+    assert not [text for text in given_in(outside) if not is_python(text)], spoken
+
+
+def given_in(spoken: str) -> list[str]:
+    """Return the values of arguments that are dictionaries, lists or text, each with all that follows it."""
+    return [spoken[found.end() :] for found in re.finditer(r"\b[a-z_]+=(?=[\[{\"'])", spoken)]
+
+
+def is_python(text: str) -> bool:
+    """Whether a text begins with a literal of Python in which nothing is empty."""
+    for end in range(1, len(text) + 1):
+        with suppress(SyntaxError, ValueError):
+            value = ast.literal_eval(text[:end])
+            inner = [*value, *value.values()] if isinstance(value, dict) else value
+            return "" not in ([inner] if isinstance(inner, str) else inner)
+    return False
+
+
+@pytest.mark.parametrize("name", ["x", "it's", 'so "called"', "a: b", "{x}", "back\\slash", "été", "1", "a, b"])
+def test_a_column_of_any_name_is_named_in_a_shell_and_in_python(name: str) -> None:
+    flag = flag_of_type(name, "double")
+    assert yaml.safe_load(shlex.split(flag)[1].removeprefix("types=")) == {name: "double"}
+    spoken = in_arguments(f"Give it: {flag}, or leave it out: --ignore {shlex.quote(name)}.")
+    given, ignored = (text.partition(", or leave")[0].removesuffix(".") for text in given_in(spoken))
+    assert ast.literal_eval(given) == {"types": {name: "double"}}
+    assert ast.literal_eval(ignored) == [name]
 
 
 def test_there_are_many_hints() -> None:
@@ -116,13 +142,16 @@ def test_there_are_many_hints() -> None:
         ("Give --param quantile_alpha=[0.1,0.9].", 'Give params={"quantile_alpha": [0.1, 0.9]}.'),
         ("Leave them out: --ignore x --ignore 'b c'", 'Leave them out: ignore=["x", "b c"]'),
         ("Use --read header=false.", 'Use read={"header": False}.'),
+        ('Use --read "decimal=,".', 'Use read={"decimal": ","}.'),
+        ('Use --read decimal=",".', 'Use read={"decimal": ","}.'),
+        ("Leave --read encoding out.", 'Leave read["encoding"] out.'),
         ("--read 'types={\"zip\": \"string\"}' reads it", 'read={"types": {"zip": "string"}} reads it'),
         ('Use --read "decimal=,".', 'Use read={"decimal": ","}.'),
         ("Use --read \"quote='\".", 'Use read={"quote": "\'"}.'),
         ('--read "thousands=." --read "decimal=,"', 'read={"thousands": ".", "decimal": ","}'),
         ("Leave it out: --ignore 6", 'Leave it out: ignore=["6"]'),
         ("Leave it out: --ignore 'it'\"'\"'s'.", 'Leave it out: ignore=["it\'s"].'),
-        ("Leave it out: --ignore 'a \"b\"'.", "Leave it out: ignore=['a \"b\"']."),
+        ("Leave it out: --ignore 'a \"b\"'.", 'Leave it out: ignore=["a \\"b\\""].'),
         ("--event-weight view=1 --event-weight buy=5", 'event_weights={"view": 1, "buy": 5}'),
         ("Give --time-form 'when=%d.%m.%Y %H:%M'.", 'Give time_form={"when": "%d.%m.%Y %H:%M"}.'),
         ("Add --key id, or --keep x --keep y.", 'Add key=["id"], or keep=["x", "y"].'),

@@ -20,6 +20,7 @@ import pyarrow.types as pt
 
 from dray.data.features import Column
 from dray.data.scan import MOST_CATEGORIES
+from dray.data.sources.types import flag_of_type
 from dray.data.times import DATES
 
 EXACT = 2**24
@@ -108,7 +109,7 @@ def judged(column: Column, arrow: pa.DataType, found: Wholes, rows: int) -> Verd
     return Verdict(
         replace(column, kind="category", categories=names, values=str(arrow)),
         f'Column "{name}" is taken as a category: it holds {holds}.',
-        f'To have it as a number nevertheless, write it as a double (CSV: --read \'types={{"{name}": "double"}}\'); '
+        f"To have it as a number nevertheless, write it as a double (CSV: {flag_of_type(name, 'double')}); "
         f"to leave it out: {ignore}.",
     )
 

@@ -21,7 +21,7 @@ def require_splittable(split: Split | None, schema: pa.Schema) -> None:
         if not is_moment(type_):
             raise ConfigError(
                 f'The split is by time, but column "{split.column}" is {type_}.',
-                fix="Name a column of dates or times, or read it as one: --read 'types={COLUMN: timestamp[us]}'.",
+                fix="Name a column of dates or times, or read it as one: --read 'types={COLUMN: \"timestamp[us]\"}'.",
             )
         as_moment(split.moment, split.column, type_)
 

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import shlex
 from functools import reduce
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pytest
+import yaml
 
 from dray.data.features import Column
 from dray.data.whole_numbers import EXACT, Verdict, Wholes, is_wide, judged, looks_like_times, may_collide
@@ -43,6 +45,13 @@ def test_names_that_float32_cannot_tell_apart_are_a_category() -> None:
     assert found.column == Column("id", "category", tuple(map(str, IDS)), "int64")
     assert "434 different whole numbers" in found.message and "category" in found.message
     assert "--ignore id" in found.fix
+
+
+def test_the_flag_that_keeps_a_number_is_one_that_a_shell_takes_whatever_the_name() -> None:
+    found = Wholes(frozenset(IDS), min(IDS), max(IDS))
+    fix = judged(Column('user\'s "id"', "number"), pa.int64(), found, 5_000).fix
+    [typed] = [word for word in shlex.split(fix) if word.startswith("types=")]
+    assert yaml.safe_load(typed.removeprefix("types=").rstrip(");")) == {'user\'s "id"': "double"}
 
 
 def test_numbers_that_float32_tells_apart_stay_numbers_without_a_word() -> None:

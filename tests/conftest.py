@@ -17,6 +17,7 @@ import pytest
 
 if TYPE_CHECKING:
     from dray.clusters.cluster import Cluster
+    from dray.errors import DrayError
 
 sys.path.insert(0, str(Path(__file__).parent))  # so that tests find s3_server.py in any import mode
 
@@ -65,8 +66,8 @@ def hints_that_work() -> Iterator[None]:
             assert not (wrong := faults_shown_by(hint, arguments)), f"{hint}: {wrong}"
         return code
 
-    def tell(function: object, error: Exception) -> None:
-        told(function, error)
+    def tell(error: DrayError) -> None:
+        told(error)
         assert not (wrong := faults_in_function(str(error.args[1]))), f"{error}: {wrong}"
 
     with pytest.MonkeyPatch.context() as patch:

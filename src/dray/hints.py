@@ -77,13 +77,13 @@ def speaks_python(function: Callable[P, R]) -> Callable[P, R]:
             return function(*arguments, **named)
         except DrayError as error:
             if not _commands.get():
-                _told(function, error)
+                _told(error)
             raise
 
     return speaking
 
 
-def _told(_function: Callable[..., Any], error: DrayError) -> None:
+def _told(error: DrayError) -> None:
     error.args = (in_arguments(error.what), in_arguments(error.fix), *error.args[2:])
 
 

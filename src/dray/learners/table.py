@@ -61,10 +61,6 @@ class Roles:
     def categories(self) -> list[str]:
         return [column.name for column in (*self.features, self.label) if column.kind == "category"]
 
-    @property
-    def needs_scan(self) -> bool:
-        return bool(self.categories) or self.group is not None
-
 
 class Scanning(Protocol):
     """A worker that can look through rows."""

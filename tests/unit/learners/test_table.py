@@ -45,18 +45,12 @@ def test_every_column_gets_its_role() -> None:
     roles = assign_roles(config(weight="w", ignore=["id"]), SCHEMA)
     assert roles.features == (Column("x", "number"), Column("c", "category"), Column("d", "date"))
     assert (roles.label, roles.weight, roles.group) == (Column("y", "number"), "w", None)
-    assert roles.categories == ["c"] and roles.needs_scan
+    assert roles.categories == ["c"]
 
 
 def test_a_text_label_is_scanned_too() -> None:
     roles = assign_roles(config(label="c", ignore=["id"]), SCHEMA)
     assert roles.categories == ["c"]
-
-
-def test_numbers_alone_need_no_scan_but_groups_do() -> None:
-    schema = pa.schema({"x": pa.float32(), "q": pa.int64(), "y": pa.int8()})
-    assert not assign_roles(config(), schema).needs_scan
-    assert assign_roles(config(group="q"), schema).needs_scan
 
 
 @pytest.mark.parametrize(

@@ -48,12 +48,15 @@ class BlockReader:
     """Number columns whose type was guessed: what the type would change is rejected."""
 
     def parse(self, block: RecordBlock) -> Parsed:
-        if not (block.last and self.at_end and ends_inside(block.data, self.form.quoting())):
-            if not len(torn_values(block.data, self.form.quoting())):
-                with suppress(pa.ArrowInvalid):
-                    return Parsed(self._read(self.form.without_comments(block.buffer)))
-            return self._parse_carefully(block.data)
-        return self._parse_open(block.data)
+        quoting = self.form.quoting()
+        if block.last and self.at_end and ends_inside(block.data, quoting):
+            return self._parse_open(block.data)
+        with suppress(pa.ArrowInvalid):
+            parsed = Parsed(self._read(self.form.without_comments(block.buffer)))
+            # As many rows as lines: no value is of several lines, and so none is torn.
+            if parsed.rows >= block.count(quoting.newline) or not len(torn_values(block.data, quoting)):
+                return parsed
+        return self._parse_carefully(block.data)
 
     def _parse_open(self, data: bytes) -> Parsed:
         """Parse records of which the last opens a quote that is never closed."""

@@ -34,6 +34,9 @@ class RecordBlock:
     def data(self) -> bytes:
         return self.read[: self.stop]
 
+    def count(self, text: bytes) -> int:
+        return self.read.count(text, 0, self.stop)
+
     @property
     def buffer(self) -> pa.Buffer:
         return pa.py_buffer(self.read).slice(0, self.stop)

@@ -243,8 +243,6 @@ def repeating(batch: pa.RecordBatch) -> list[str]:
         column = column.storage if isinstance(column, pa.ExtensionArray) else column  # UUIDs: their bytes
         if pt.is_nested(column.type) or pt.is_boolean(column.type) or pt.is_null(column.type):
             continue
-        if isinstance(field.type, pa.BaseExtensionType):
-            continue  # Arrow does not compare them
         # Text is long: there a dictionary pays even if most values of a sample occur once.
         few = _FEW if pt.is_primitive(column.type) else _SOME
         if pt.is_dictionary(column.type) or len(column.unique()) <= max(1, few * len(column)):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
@@ -13,7 +15,7 @@ import numpy.typing as npt
 from dray.data.features import TEXT, Column
 from dray.data.whole_numbers import EXACT
 from dray.errors import ConfigError, DataError
-from dray.learners.classes import MOST_CLASSES
+from dray.learners.classes import MOST_CLASSES, value_of
 
 SHORT_NAMES = {
     "binary": "binary:logistic",
@@ -35,6 +37,8 @@ class LabelSummary:
     """Every label is a whole number."""
     infinite: int = 0
     """Of those that are missing: there is a value, which is infinite."""
+    classes: Counter[int] = field(default_factory=Counter)
+    """Rows of each class, where all that are present can be classes: 0, 1, 2, ..."""
 
     @staticmethod
     def of(labels: npt.NDArray[np.float32]) -> LabelSummary:
@@ -43,7 +47,10 @@ class LabelSummary:
         if not len(present):
             return LabelSummary(len(labels), missing, np.inf, -np.inf, True, infinite)
         whole = bool((present == np.rint(present)).all())
-        return LabelSummary(len(labels), missing, float(present.min()), float(present.max()), whole, infinite)
+        least, most = float(present.min()), float(present.max())
+        can_be_classes = whole and least >= 0 and most < MOST_CLASSES
+        classes = _rows_of_each(present, int(most) + 1) if can_be_classes else Counter()
+        return LabelSummary(len(labels), missing, least, most, whole, infinite, classes)
 
     @staticmethod
     def merge(parts: Iterable[LabelSummary]) -> LabelSummary:
@@ -55,7 +62,15 @@ class LabelSummary:
             maximum=max(part.maximum for part in parts),
             whole=all(part.whole for part in parts),
             infinite=sum(part.infinite for part in parts),
+            classes=sum((part.classes for part in parts), Counter[int]()),
         )
+
+
+def _rows_of_each(codes: npt.NDArray[np.float32], classes: int) -> Counter[int]:
+    counts = np.zeros(classes, np.int64)
+    for at in range(0, len(codes), 1_000_000):  # to count takes 8 bytes a label
+        counts += np.bincount(codes[at : at + 1_000_000].astype(np.int64), minlength=classes)
+    return Counter({int(code): int(counts[code]) for code in np.flatnonzero(counts)})
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +233,20 @@ def check_eval_classes(label: Column, summary: LabelSummary, classes: int) -> No
             f"rows have 0 to {classes - 1}.",
             fix="Evaluate on classes of the training rows, or give the number of classes: --param num_class=N.",
         )
+
+
+def only_evaluated(label: Column, training: LabelSummary, evaluation: LabelSummary) -> str:
+    """Return what is said of classes that only evaluation rows have; nothing where there are none."""
+    found = {code: count for code, count in evaluation.classes.items() if code not in training.classes}
+    if not found:
+        return ""
+    codes = sorted(found, key=lambda code: (-found[code], code))
+    named = [json.dumps(value_of(label, label.categories[c])) if label.kind == "category" else str(c) for c in codes]
+    each = ", ".join(f"{name} ({found[code]:,} rows)" for name, code in zip(named[:5], codes, strict=False))
+    return (
+        f'{sum(found.values()):,} of {evaluation.rows:,} evaluation rows have a label "{label.name}" that no training '
+        f"row has: {each}{', and others' if len(codes) > 5 else ''}."
+    )
 
 
 def check_weights_add_up(sample: LabelSample, column: str | None) -> None:

@@ -242,3 +242,21 @@ def test_a_row_without_a_value_is_never_picked_whatever_the_bound() -> None:
 def test_both_zeros_are_one_number() -> None:
     rule = FromKey("t", key_of("0", "t", pa.float64()))
     assert rule.picks(pa.array([-0.0, 0.0, -1.0])).tolist() == [True, True, False]
+
+
+@pytest.mark.parametrize("label", ["text", "number"])
+def test_classes_that_only_evaluation_rows_have_are_told_with_their_rows_and_do_not_make_a_model_better(
+    label: str, tmp_path: Path
+) -> None:
+    x = np.random.default_rng(3).random(1000)
+    codes = np.where(np.arange(1000) < 900, (x * 3).astype(int), 3)  # the last days have a class of their own
+    y = pa.array(codes) if label == "number" else pa.array(["a", "b", "c", "new"]).take(pa.array(codes))
+    data = str(tmp_path / "days.parquet")
+    pq.write_table(pa.table({"x": x, "day": np.arange(1000) // 10, "y": y}), data, row_group_size=300)
+    settings = {"label": "y", "eval_by": "day", "objective": "multiclass", "rounds": 3, "workers": 0}
+    result = dray.train(data, **settings, eval_fraction=0.1, ignore=["day"], out=str(tmp_path / "run"))
+    name = "3" if label == "number" else '"new"'
+    what = f'100 of 100 evaluation rows have a label "y" that no training row has: {name} (100 rows).'
+    assert len([warning for warning in result.warnings if what in warning]) == 1
+    assert result.metrics["eval-merror"] == 1
+    assert "better" not in result.verdict.replace("no better", "")

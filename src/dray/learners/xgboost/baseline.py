@@ -25,6 +25,8 @@ _STEPS_TO_MEAN = ("reg:squaredlogerror", "reg:pseudohubererror")
 """XGBoost starts these one step from a constant, which is far from every label where the labels are large."""
 _TAKES_SHARE_FOR_MARGIN = "binary:logitraw"
 """XGBoost starts this one at the margin 0.3 where the base rate is 0.3."""
+_LEAST_SHARE = 1e-6
+"""XGBoost starts a class without a row here: with less, a model would be the better one for that alone."""
 _WHAT = {
     "binary:": "always the base rate",
     "binary:hinge": "always the majority",
@@ -41,7 +43,7 @@ def constant_margins(params: Mapping[str, Any], sample: LabelSample) -> tuple[fl
         return ()
     if objective.startswith("multi:"):
         shares = np.bincount(sample.labels.astype(np.int64), sample.weights, int(params["num_class"]))
-        return tuple(np.log(np.maximum(shares / shares.sum(), 1e-15)).tolist())
+        return tuple(np.log(np.maximum(shares / shares.sum(), _LEAST_SHARE)).tolist())
     if objective == _TAKES_SHARE_FOR_MARGIN:
         rate = np.clip(_mean(sample), 1e-15, 1 - 1e-15)
         return (float(np.log(rate / (1 - rate))),)

@@ -34,6 +34,7 @@ from dray.learners.labels import (
     check_weights_add_up,
     choose_objective,
     classes_in,
+    only_evaluated,
 )
 from dray.learners.layouts import RowSharding
 from dray.learners.learner import Fit, FitPlan, Opened
@@ -77,6 +78,9 @@ NOT_MASKED = ("reg:absoluteerror", "reg:quantileerror", "survival:", "rank:", "m
 rows are compared with each other, or XGBoost gives every row a hessian of 1e-16 at least, which decides ties."""
 
 _ALIKE = "Write the labels of both alike, or leave those rows out: dray data ingest ... --filter or --transform."
+_NEVER_PREDICTED = "The model cannot predict what it was not trained on: these rows count as errors in every metric. "
+_OF_EVAL = "Leave them out of --eval, or train on such rows too."
+_OF_SPLIT = "--eval-fraction without --eval-by and --split-by has rows of every class on both sides."
 
 
 class TreeDriver(TableDriver):
@@ -306,7 +310,7 @@ class TreeDriver(TableDriver):
             seed=config.seed,
         )
         check_class_count(label, class_count(params))
-        evaluate = self._check_eval(params)
+        evaluate = self._check_eval(params, summary)
         check_weights_add_up(sample, preparation.weight)
         if previous is None and "base_score" not in params:
             params["base_score"] = intercept(params, sample)
@@ -361,7 +365,7 @@ class TreeDriver(TableDriver):
         held_out = [load.eval_labels for load in self._loads if load.eval_labels is not None]
         return training if self.config.eval else LabelSummary.merge([training, *held_out])
 
-    def _check_eval(self, params: dict[str, Any]) -> bool:
+    def _check_eval(self, params: dict[str, Any], training: LabelSummary) -> bool:
         """Say whether there is an evaluation set; its labels must be as good as those of the training data."""
         preparation, loads = self._preparation, self._loads
         asked = self.config.eval or preparation.split is not None
@@ -379,6 +383,8 @@ class TreeDriver(TableDriver):
         summary = LabelSummary.merge(summaries)  # one outcome only is odd, yet evaluation works
         check_labels(label, summary, objective, ranking=ranking, params=params, may_be_constant=True)
         check_eval_classes(label, summary, class_count(params))
+        if class_count(params) and self._previous is None and (told := only_evaluated(label, training, summary)):
+            self._warn(told, _NEVER_PREDICTED + (_OF_EVAL if self.config.eval else _OF_SPLIT))
         check_metric_labels(label.name, summary, objective, params["eval_metric"], params)
         unseen = {name: sum(load.unseen.get(name, 0) for load in loads) for load in loads for name in load.unseen}
         for name, count in unseen.items():

@@ -286,6 +286,26 @@ def test_a_header_without_a_line_end_gives_an_output_without_rows(run: str) -> N
     assert Path("out.csv").read_text() == '"zip","prediction"\n'
 
 
+@pytest.mark.parametrize("header", [True, False])
+@pytest.mark.parametrize("content", ["", "\n\n"])
+def test_csv_of_a_night_without_even_a_header_gives_an_output_without_rows(
+    content: str, header: bool, run: str
+) -> None:
+    if not header:
+        train = write(Path("train.csv"), made(100, 1), header=False)
+        run = str(dray.train(train, label="f7", rounds=2, workers=0, out="plain", read={"header": False}).directory)
+    key = "zip" if header else "f0"
+    Path("night.csv").write_text(content)
+    assert dray.predict(run, "night.csv", "out.csv", key=[key], keep=["other"]).rows == 0
+    assert Path("out.csv").read_text() == f'"{key}","other","prediction"\n'
+    for act in (
+        lambda: dray.train("night.csv", label="label", out="none", workers=0),
+        lambda: dray.describe("night.csv"),
+    ):
+        with pytest.raises(dray.DataError, match="no rows"):
+            act()
+
+
 def test_an_object_among_the_numbers_of_json_costs_one_row(run: str, expected: list[float]) -> None:
     lines = as_json(made(50, 3))
     lines[7] = '{"amount": {"value": 1}, "colour": ["red"]}'

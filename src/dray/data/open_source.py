@@ -74,7 +74,8 @@ def open_source(
     """Open a source. `options` are those of the format (`read_options.py`); an unknown one or a wrong type is refused.
 
     `as_text`: columns of JSON that are read as they are written, if there are such columns: numbers and text in one
-    column are no error then, nor in one of a pandas frame. `may_be_empty`: data with columns and no rows is no error.
+    column are no error then, nor in one of a pandas frame. `may_be_empty`: data with columns and no rows is no error,
+    nor are CSV and JSON without even columns, which have those of `as_text`.
 
     csv: delimiter, quote, header, names, nulls, encoding, skip, comment, decimal, thousands, strip, types.
     json: types, extra_fields. delta: version. sql: query or table, key, types.
@@ -97,8 +98,8 @@ def open_source(
             "to a database. pandas.DataFrame makes a table of most other things.",
         )
     found = format or format_of(names, storage)
-    own = {"may_be_empty": may_be_empty} | ({"as_text": as_text} if found == "json" else {})
-    source = _open(found, names, storage, own=own if found in ("json", "parquet", "arrow") else {}, **options)
+    own = {"may_be_empty": may_be_empty} | ({"as_text": as_text} if found in ("csv", "json") else {})
+    source = _open(found, names, storage, own={} if found == "delta" else own, **options)
     if found in ("parquet", "delta"):  # these read their partitions themselves
         return source
     from dray.data.sources.partitioned import with_partitions

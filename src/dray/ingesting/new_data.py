@@ -21,10 +21,11 @@ from dray.data.read_options import OPTIONS, as_options
 from dray.data.source import Source
 from dray.data.sources.csv import first_rows
 from dray.data.sources.files import find_files, plain_name
+from dray.data.sources.tables import is_table
 from dray.data.sources.types import asked_types
 from dray.errors import DataError
 from dray.events.kinds import Warned
-from dray.ingesting.cache import Reading
+from dray.ingesting.cache import Reading, is_query
 from dray.runs.files import MANIFEST, RunFiles
 from dray.storage import StorageOptions, open_storage, translate_errors
 
@@ -196,7 +197,7 @@ def _numbered(columns: Sequence[str]) -> list[str]:
 def _width(names: Sequence[str], options: Mapping[str, Any], storage: StorageOptions) -> int:
     """Return how many columns the files have."""
     how = {name: value for name, value in options.items() if name not in ("names", "types")}
-    source = open_source(list(names), storage, format="csv", **{**how, "header": False})
+    source = open_source(list(names), storage, format="csv", may_be_empty=True, **{**how, "header": False})
     return len(getattr(source, "inner", source).schema)
 
 
@@ -246,6 +247,15 @@ def opened(data: Any, reading: Reading, storage: StorageOptions, as_text: Sequen
     return open_source(data, storage, format=reading.format, as_text=as_text, may_be_empty=True, **how)
 
 
+def columns_without_rows(data: Any, reading: Reading, storage: StorageOptions) -> pa.Schema | None:
+    """Return the columns of files or of a table without rows, none of files without a header; None of other data."""
+    names = locations(data)
+    if not is_table(data) and (names is None or is_query(names, reading)):
+        return None
+    source = opened(data, reading, storage)
+    return source.schema if source.rows == 0 or not source.pieces() else None
+
+
 def opened_as_text(
     data: Any,
     columns: Sequence[str],
@@ -272,7 +282,7 @@ def opened_as_text(
         for name in (*columns, *kept)
         if name in shown.names and may_be_read_as_text(shown.field(name).type) and not _has_form(told.get(name))
     }
-    source = opened(data, _typed(reading, types, told, shown.names), storage)
+    source = opened(data, _typed(reading, types, told, shown.names), storage, (*columns, *kept))
     return source, _as_meant(shown, source.schema, types, told)
 
 

@@ -17,12 +17,12 @@ from dray.batch.still_needed import locations_of
 from dray.batch.table_files import kind_of_file
 from dray.batch.tasks import Count, TaskRun, Workers
 from dray.data.parquet import open_dataset
-from dray.errors import ConfigError
+from dray.errors import ConfigError, DataError
 from dray.events.format import many
 from dray.events.kinds import PhaseStarted, Progress, Warned
 from dray.events.telemetry import Sink, Telemetry
 from dray.ingesting.cache import PLAIN, Reading, as_parquet
-from dray.ingesting.new_data import as_trained, trained_on, with_types
+from dray.ingesting.new_data import as_trained, columns_without_rows, trained_on, with_types
 from dray.learners.recommender import (
     EventUsers,
     ListQuestion,
@@ -148,8 +148,18 @@ def _read_users(
     reading = as_trained(data, (known.user_column, known.item_column), before, reading, storage, emit)
     ids = {known.user_column: pa.string(), known.item_column: pa.string()}  # the recommender makes its own of them
     reading = with_types(data, ids, before.types, reading, storage)
-    parquet = as_parquet(data, storage, reading, emit, known.check_events)
-    return known.read_users(open_dataset(parquet, storage).row_groups, storage)
+    try:
+        parquet = as_parquet(data, storage, reading, emit, known.check_events)
+        groups = open_dataset(parquet, storage, may_be_empty=True).row_groups
+    except DataError:
+        if (columns := columns_without_rows(data, reading, storage)) is None:
+            raise
+        if len(columns):
+            known.check_events(columns)
+        groups = ()
+    if not groups:
+        emit(Warned("The events have no rows: no list is made from them.", fix="Check that they were written whole."))
+    return known.read_users(groups, storage)
 
 
 def _groups(known: Recommender, asked: pa.Array | None, found: EventUsers | None) -> list[_Group]:
@@ -189,7 +199,7 @@ def _tasks(groups: Iterable[_Group], count: int, top: int, out: str | None, wher
         size = min(size, max(1024, -(-count // 64)))
     ranges = [
         (group, begin, min(begin + size, group.count)) for group in groups for begin in range(0, group.count, size)
-    ]
+    ] or [(_Group(0, None), 0, 0)]  # a file without lists
     names = [None if out is None else join(absolute(out), f"part-{at:05}.parquet") for at in range(len(ranges))]
     return [
         ListsTask((group.between(begin, end),), end - begin, name)

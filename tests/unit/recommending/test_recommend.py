@@ -269,6 +269,32 @@ class TestNewUsers:
         with pytest.raises(DataError, match="None of the 1 rows has both a user and an item"):
             dray.recommend(run, events="events.jsonl")
 
+    @pytest.mark.parametrize("kind", ["implicit", "explicit", "aged"])
+    @pytest.mark.parametrize("name", ["header.csv", "zero.csv", "zero.json", "none.parquet"])
+    def test_events_without_rows_give_an_output_without_lists(
+        self, name: str, kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        aged: dict[str, Any] = {"time": "at", "half_life_days": 1.0} if kind == "aged" else {}
+        run = write_run(str(tmp_path / kind), "explicit" if kind == "explicit" else "implicit", **aged)
+        columns = ["user_id", "item_id", "type", "stars", "at"]
+        Path(name).write_text(",".join(columns) + "\n" if name == "header.csv" else "")
+        if name == "none.parquet":
+            types = dict.fromkeys(columns, pa.string()) | {"stars": pa.float64(), "at": pa.int64()}
+            pq.write_table(pa.schema(types).empty_table(), name)
+        assert main(["recommend", run, "--events", name, "--out", "lists.csv"]) == 0
+        assert "The events have no rows: no list is made from them." in capsys.readouterr().err
+        assert Path("lists.csv").read_text() == '"user","rank","item","score","by"\n'
+        result = dray.recommend(run, events=name, out="lists")
+        assert (result.users, result.rows, result.files) == (0, 0, 1)
+        assert read("lists").column_names == ["user", "rank", "item", "score", "by"]
+        assert dray.recommend(run, events=name).table.num_rows == 0
+        assert dray.recommend(run, events=name, users="u009", top=2).rows == 2
+
+    def test_a_header_of_events_alone_still_needs_the_columns_of_the_run(self, run: str) -> None:
+        Path("events.csv").write_text("user_id,thing,type\n")
+        with pytest.raises(DataError, match="item_id"):
+            dray.recommend(run, events="events.csv")
+
     def test_only_those_asked_for_are_answered(self, run: str) -> None:
         Path("events.jsonl").write_text(self.EVENTS)
         result = dray.recommend(run, events="events.jsonl", users="u009,new", top=2)

@@ -17,7 +17,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -142,11 +142,19 @@ def open_csv(
     *,
     types: Mapping[str, str | pa.DataType] | None = None,
     columns: Columns = "union",
+    as_text: Collection[str] = (),
+    may_be_empty: bool = False,
     **how: Any,
 ) -> CsvSource:
-    """Read the header and samples of all files, and choose common types. `how` are the fields of a `CsvFormat`."""
+    """Read the header and samples of all files, and choose common types. `how` are the fields of a `CsvFormat`.
+
+    `may_be_empty`: files without a row, not even a header, have the columns `as_text`.
+    """
     form, opened, notes = _open_all(locations, storage, types, how)
     first = next((one for one in opened if one.cells), None)
+    if first is None and may_be_empty:
+        schema = pa.schema([(name, pa.string()) for name in dict.fromkeys(as_text)])
+        return CsvSource(", ".join(locations), tuple(one.file for one in opened), storage, schema, form)
     if first is None:
         raise DataError(f"There are no rows in {', '.join(locations)}.", fix="Name CSV files that hold rows.")
     notes += encoding_notes(first.samples[0], first.file.encoding, form.encoding, first.file.file.name)

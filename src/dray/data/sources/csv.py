@@ -11,7 +11,8 @@
 | rejected       | rows with too many or too few fields, a value that does not fit or that a guessed type would |
 |                | change, text that is not of the encoding, and a quote that is never closed                   |
 | left out       | empty lines, and comments where there are                                                    |
-| delimiter      | where it is not given, found in the first rows (`csv_delimiter.py`), and told in a note      |
+| delimiter      | where it is not given, named by a first line sep=; or found in the first rows                |
+|                | (`csv_delimiter.py`), and told in a note                                                     |
 | noticed        | what looks like another way of writing is told with its option (`csv_looks.py`)              |
 """
 
@@ -30,7 +31,7 @@ from dray.data.fitted import completed, held
 from dray.data.source import PIECE_BYTES, Note, OnReject, Piece, make_reject
 from dray.data.sources.columns import chosen
 from dray.data.sources.csv_blocks import BlockReader
-from dray.data.sources.csv_delimiter import delimiter_of, told
+from dray.data.sources.csv_delimiter import delimiter_of, told, told_as_named
 from dray.data.sources.csv_format import CsvFormat
 from dray.data.sources.csv_looks import CELLS as LOOKED_CELLS
 from dray.data.sources.csv_looks import ROWS as LOOKED_ROWS
@@ -188,21 +189,27 @@ def _open_all(
     form = CsvFormat(**{"delimiter": "\t" if tabs else ",", "times": forms_in(types), **how})
     stored = find_files(locations, storage)
     files = [member for members_ in in_parallel(lambda file: members(file, storage), stored) for member in members_]
-    notes: list[Note] = []
-    if "delimiter" not in how and not tabs:
-        form, notes = _with_delimiter(form, files, storage)
+    form, notes = _with_delimiter(form, files, storage, given="delimiter" in how, by_name=tabs)
     sample_bytes = min(SAMPLE_BYTES, max(HEAD_BYTES // 4, ALL_SAMPLES_BYTES // (3 * len(files))))
     opened = in_parallel(lambda file: _open(file, form, storage, sample_bytes), files)
     return form, opened, notes
 
 
 def _with_delimiter(
-    form: CsvFormat, files: Sequence[DataFile], storage: StorageOptions
+    form: CsvFormat, files: Sequence[DataFile], storage: StorageOptions, *, given: bool, by_name: bool
 ) -> tuple[CsvFormat, list[Note]]:
-    """Return the format with the delimiter that the first file with text shows, and what to say about it."""
+    """Return the format with the delimiter that the first file with text names or shows, and what to say about it.
+
+    One that is given stays. Of a name such as a.tsv the delimiter is known, unless the file names another.
+    """
     for file in files:
         data = text_head(file, _encoding(file, form, storage), storage, HEAD_BYTES)
         if data.strip():
+            if (named := form.named_delimiter(data)) is not None:
+                form = form if given else replace(form, delimiter=named)
+                return form, [told_as_named(named, form.delimiter, file.name)]
+            if given or by_name:
+                break
             found = delimiter_of(data, form, complete=len(data) < HEAD_BYTES)
             if found in (None, form.delimiter):
                 break

@@ -65,6 +65,16 @@ def told(delimiter: str, name: str) -> Note:
     )
 
 
+def told_as_named(named: str, used: str, name: str) -> Note:
+    """Return what is said about a first line that names the delimiter."""
+    by = f'"{TYPED.get(used, used)}"' if used not in WORDS else WORDS[used]
+    return Note(
+        f'{name} begins with the line "sep={TYPED.get(named, named)}": it is no header, and the values are divided by '
+        f"{by}.",
+        fix=f'To say it yourself, use --read skip=1 --read "delimiter={TYPED.get(used, used)}".',
+    )
+
+
 def _even(rows: Sequence[Row], share: float) -> bool:
     """Whether so many of the rows have as many values as the first one, and this is more than one."""
     if not rows or len(rows[0]) < 2:

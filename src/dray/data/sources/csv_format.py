@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -24,6 +25,8 @@ NULLS = ("", "#N/A", "#N/A N/A", "#NA", "-1.#IND", "-1.#QNAN", "-NaN", "-nan", "
 WHITESPACE = "whitespace"
 """The delimiter of files whose values are apart by any number of blanks and tabs."""
 
+_NAMES_DELIMITER = re.compile(rb"\"?sep=([ !#-/:-@\[-`{-~\t])\"?(\r\n|\n|\r|\Z)", re.IGNORECASE)
+"""A line that tells Excel the delimiter: a mark, no letter and no digit."""
 _TEXT = pa.string()
 
 
@@ -131,9 +134,19 @@ class CsvFormat:
         """Whether a record is a comment of one line."""
         return self.begins_comment(record) and b"\n" not in record.rstrip(b"\r\n")
 
+    def named_delimiter(self, data: bytes) -> str | None:
+        """Return the delimiter that the first line of a text names, as Excel has it: sep=;"""
+        line = None if self.skip else _NAMES_DELIMITER.match(data, len(BOM) if data.startswith(BOM) else 0)
+        return None if line is None else line[1].decode()
+
     def text_begin(self, data: bytes, complete: bool) -> int | None:
-        """Return where the lines that are skipped end, or None if more bytes are needed."""
+        """Return where the lines that are skipped end, or None if more bytes are needed.
+
+        A line that names the delimiter is one of them, also where no number is given.
+        """
         begin = len(BOM) if data.startswith(BOM) else 0
+        if not self.skip and (line := _NAMES_DELIMITER.match(data, begin)):
+            return line.end()
         newline = b"\r" if b"\n" not in data and b"\r" in data else b"\n"
         for _ in range(self.skip):
             found = data.find(newline, begin)

@@ -6,7 +6,7 @@ import gzip
 import math
 import zipfile
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -51,6 +51,50 @@ class TestNames:
         source = opened(tmp_path / "a.csv", "x,y\na,b\n", names=["x", "y"])
         assert len(rows(source)) == 2
         assert [note.fix for note in source.notes] == ["If it is one, use --read header=true."]
+
+
+class TestALineThatNamesTheDelimiter:
+    ROWS: ClassVar = {"a": [1, 3], "b": ["2,5", "4,5"]}
+
+    @pytest.mark.parametrize("first", ["sep=;\n", '"sep=;"\n', "SEP=;\r\n", "\ufeffsep=;\n"])
+    def test_it_is_no_header_and_told(self, first: str, tmp_path: Path) -> None:
+        text = first + "a;b\n1;2,5\n3;4,5\n"
+        source = opened(tmp_path / "a.csv", text)
+        assert columns(source) == self.ROWS
+        told = [note for note in source.notes if "begins with the line" in note.what]
+        assert len(told) == 1 and "semicolons" in told[0].what and "skip=1" in told[0].fix
+        assert columns(opened(tmp_path / "a.csv", text, skip=1, delimiter=";")) == self.ROWS
+        assert columns(opened(tmp_path / "a.csv", text, delimiter=";")) == self.ROWS
+
+    def test_the_delimiter_is_the_one_that_it_names(self, tmp_path: Path) -> None:
+        for mark in ("|", "\t", ":", ","):
+            text = f"sep={mark}\na{mark}b;c\n1{mark}2;3\n"
+            assert columns(opened(tmp_path / "a.csv", text)) == {"a": [1], "b;c": ["2;3"]}
+        assert columns(opened(tmp_path / "a.tsv", "sep=;\na;b\n1;2\n")) == {"a": [1], "b": [2]}
+
+    def test_each_file_may_have_it_in_any_form(self, tmp_path: Path) -> None:
+        text = "sep=;\na;b\n1;2,5\n3;4,5\n"
+        (tmp_path / "b.csv").write_text("a;b\n5;6,5\n")
+        (tmp_path / "c.csv.gz").write_bytes(gzip.compress(text.encode()))
+        (tmp_path / "a.csv").write_bytes(text.encode("utf-16"))
+        assert columns(open_source(str(tmp_path)))["a"] == [1, 3, 5, 1, 3]
+
+    def test_the_line_numbers_of_rejects_count_it(self, tmp_path: Path) -> None:
+        source = opened(tmp_path / "a.csv", "sep=;\na;b\n1;2\n1;2;3\n")
+        assert [line for line, _ in rejected(source)] == [4]
+
+    def test_a_header_and_rows_that_only_look_like_it_stay(self, tmp_path: Path) -> None:
+        assert columns(opened(tmp_path / "a.csv", "sep=,b\n1,2\n")) == {"sep=": [1], "b": [2]}
+        assert columns(opened(tmp_path / "a.csv", "a\nsep=;\n")) == {"a": ["sep=;"]}
+
+    def test_what_is_told_to_type_reads_the_same(self, tmp_path: Path) -> None:
+        data = str(tmp_path / "a.csv")
+        Path(data).write_text("sep=;\nx;y\n" + "".join(f"{i};{i % 2}\n" for i in range(50)))
+        run = dray.train(data, label="y", rounds=2, workers=0, out=str(tmp_path / "run"), cache=str(tmp_path / "cache"))
+        assert (run.rows, run.features) == (50, 1)
+        assert any("begins with the line" in warning for warning in run.warnings)
+        assert dray.predict(str(tmp_path / "run"), data, str(tmp_path / "out.csv")).rows == 50
+        assert dray.ingest(data, str(tmp_path / "copy")).rows_kept == 50
 
 
 class TestSeparators:

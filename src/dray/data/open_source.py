@@ -34,6 +34,7 @@ from dray.data.sources.files import (
     passed_over_in,
     plain_name,
 )
+from dray.data.sources.linked import notes_of_links
 from dray.data.sources.sql_database import Database, database_of, is_address
 from dray.data.sources.tables import is_table
 from dray.errors import ConfigError, DataError, nearest
@@ -108,7 +109,8 @@ def open_source(
         empty = [file.file.location for file in source.files if not file.file.bytes]
         archives = {file.file.location: file.file for file in source.files if file.file.compression == "zip"}
         inside = [name for archive in archives.values() for name in passed_over_in(archive, storage)]
-        seen = notes_of(expand_data(names, storage)[1] + inside, empty)
+        named = expand_data(names, storage)
+        seen = notes_of(named.passed_over + inside, empty) + notes_of_links(named.again)
         source = replace(source, notes=seen + source.notes) if seen else source
     return with_partitions(source, names, storage)
 

@@ -17,6 +17,7 @@ from dray.data.source import Note
 from dray.data.sources.beside import notes_of
 from dray.data.sources.columns import require_distinct
 from dray.data.sources.files import expand_data
+from dray.data.sources.linked import notes_of_links
 from dray.data.statistics import UNKNOWN, Statistics, statistics_of
 from dray.errors import DataError
 from dray.storage import StorageOptions
@@ -63,7 +64,7 @@ def open_dataset(
     `statistics` says of which columns those are wanted. `own_types`: for a reader that takes any. A column is read with
     each file's own type where no type may hold the values of all; if there is none at all, it is text in the schema.
     """
-    files, passed_over = expand_data(locations, storage)
+    files, passed_over, again = expand_data(locations, storage)
     read = footers_of(files, storage)
     footers = [footer.metadata for footer in read]
     memo = Schemas()
@@ -99,7 +100,7 @@ def open_dataset(
     wanted = [] if statistics is None else [field for field in common.schema if statistics(field)]
     known = statistics_of(footers, [field for field in wanted if field.name not in elsewhere]) if wanted else UNKNOWN
     digests = tuple(footer.digest for footer in read)
-    notes = notes_of(passed_over) + common.notes
+    notes = notes_of(passed_over) + notes_of_links(again) + common.notes
     return Dataset(common.schema, tuple(groups), size, storage, tuple(contents), digests, known, notes)
 
 

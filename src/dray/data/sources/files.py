@@ -15,12 +15,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import groupby
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
 import pyarrow as pa
 
 from dray.data.source import Note, Piece
 from dray.data.sources.beside import beside
+from dray.data.sources.linked import each_once
 from dray.errors import DataError
 from dray.storage import StorageOptions, expand, is_s3, open_storage, translate_errors, with_retries
 
@@ -88,17 +89,28 @@ def plain_name(location: str) -> str:
     return next((name.removesuffix(end) for end in _COMPRESSIONS if name.endswith(end)), name)
 
 
-def expand_data(locations: Sequence[str], storage: StorageOptions) -> tuple[list[str], list[str]]:
-    """Return the files of data that the locations name, and those beside them that are none."""
-    files = expand(locations, storage)
+class Expanded(NamedTuple):
+    """What locations name."""
+
+    files: list[str]
+    """Of data."""
+    passed_over: list[str]
+    """Beside them, and no data."""
+    again: dict[str, str]
+    """Directories that are others by a link, whose files are read under those."""
+
+
+def expand_data(locations: Sequence[str], storage: StorageOptions) -> Expanded:
+    """Return the files of data that the locations name, each once, and what was passed over."""
+    files, again = each_once(expand(locations, storage))
     passed_over = beside(files, locations)
-    return (files, []) if not passed_over else (sorted({*files} - {*passed_over}), passed_over)
+    return Expanded(files if not passed_over else sorted({*files} - {*passed_over}), passed_over, again)
 
 
 def find_files(locations: Sequence[str], storage: StorageOptions) -> list[DataFile]:
     """Return every file of data that the locations name, with its size."""
     found = []
-    for _, group in groupby(expand_data(locations, storage)[0], is_s3):  # sorted, and so the local ones together
+    for _, group in groupby(expand_data(locations, storage).files, is_s3):  # sorted, and so the local ones together
         names = list(group)
         filesystem, _ = open_storage(names[0], storage)
         with translate_errors(names[0]):

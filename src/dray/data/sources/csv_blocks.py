@@ -12,10 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
+import pyarrow.types as pt
 
 from dray.data.sources.csv_format import NULLS, OPEN_COMMENT, CsvFormat
 from dray.data.sources.csv_numbers import Rows, first_changed
-from dray.data.sources.numbers import may_wrap
 from dray.data.sources.quotes import Positions, ends_inside, records, torn_values
 from dray.data.sources.record_blocks import BadRow, Parsed, RecordBlock, keep_good
 from dray.data.sources.time_forms import UnfitTimeError, as_written, with_times
@@ -230,7 +230,7 @@ class BlockReader:
 
     @cached_property
     def _has_numbers(self) -> bool:
-        return any(name in self.guarded or may_wrap(self.schema.field(name).type) for name in self.columns)
+        return any(name in self.guarded or pt.is_decimal(self.schema.field(name).type) for name in self.columns)
 
     @cached_property
     def _separated(self) -> list[str]:

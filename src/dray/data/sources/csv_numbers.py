@@ -115,7 +115,7 @@ def first_changed(rows: Rows, columns: Sequence[str], guarded: Container[str]) -
     names = [name for name in columns if name in guarded]
     codes = rows.may_have_codes(names)
     large = [name for name in names if pt.is_floating(table[name].type) and has_large(table[name])]
-    wrapped = [name for name in columns if may_wrap(table[name].type)]  # guarded or not: overflow is never wanted
+    wrapped = [name for name in columns if _may_be_wrong(table[name])]  # guarded or not: nobody wants another number
     if not codes and not large and not wrapped:
         return None
     texts = rows.read_as([name for name in columns if name in {*codes, *large, *wrapped}], pa.string())
@@ -125,7 +125,7 @@ def first_changed(rows: Rows, columns: Sequence[str], guarded: Container[str]) -
         ("has more digits than {} can hold", ((name, _first_inexact(table[name], texts[name])) for name in large)),
         (
             "has more digits than {} can hold",
-            ((name, _first_wrapped(table[name].type, doubles[name], texts[name])) for name in wrapped),
+            ((name, _first_wrapped(table[name], doubles[name], texts[name])) for name in wrapped),
         ),
     ):
         for name, row in found:
@@ -151,10 +151,18 @@ def _first_inexact(values: pa.ChunkedArray, texts: pa.ChunkedArray) -> int | Non
     return None
 
 
-def _first_wrapped(type_: pa.DataType, doubles: pa.ChunkedArray, texts: pa.ChunkedArray) -> int | None:
-    near = room(type_) * (1 - 1e-9)  # as a double, and so perhaps a little less than it is
-    rows = pc.indices_nonzero(pc.greater_equal(pc.abs(doubles), near)).to_pylist()
-    return next((row for row in rows if not fits_decimal(texts[row].as_py().strip(), type_)), None)
+def _may_be_wrong(values: pa.ChunkedArray) -> bool:
+    return pt.is_decimal(values.type) and (may_wrap(values.type) or bool(pc.any(pc.equal(values, 0)).as_py()))
+
+
+def _first_wrapped(values: pa.ChunkedArray, doubles: pa.ChunkedArray, texts: pa.ChunkedArray) -> int | None:
+    near = room(values.type) * (1 - 1e-9)  # as a double, and so perhaps a little less than it is
+    asked = pc.or_(pc.greater_equal(pc.abs(doubles), near), pc.equal(values, 0))
+    for literal in pc.unique(texts.filter(asked)).to_pylist():
+        if not fits_decimal(literal.strip(), values.type):
+            row: int = pc.index(texts, literal).as_py()
+            return row
+    return None
 
 
 def zeros_that_lead(data: bytes | pa.Buffer, quoting: Quoting) -> Positions:

@@ -26,10 +26,12 @@ Rows = npt.NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """The number columns whose type was guessed."""
+    """The columns of numbers that pyarrow may change; the doubles of them only where their type was guessed."""
 
     doubles: frozenset[str]
-    decimals: re.Pattern[bytes] | None
+    decimals: frozenset[str]
+    """Whatever named their type: pyarrow makes 0 of a number that is too small for any of them."""
+    strings: re.Pattern[bytes] | None
     """Finds a string under the name of a decimal: pyarrow would take "012" for 12."""
     every: bool = False
     """There is a column in which pyarrow changes numbers without an error."""
@@ -37,10 +39,12 @@ class Guard:
     def suspicious(self, table: pa.Table, data: bytes) -> Rows:
         """Return the rows of a flat table that may hold a number that its type changes."""
         every = np.arange(table.num_rows)
-        if self.every or (self.decimals is not None and self.decimals.search(data)):
+        if self.every or (self.strings is not None and self.strings.search(data)):
             return every
-        large = np.zeros(table.num_rows, bool)
+        found = np.zeros(table.num_rows, bool)
         for column, name in zip(table.columns, table.column_names, strict=True):
+            if name in self.decimals:
+                found |= pc.fill_null(pc.equal(column, 0), False).to_numpy()
             for path, values in leaves(name, column):
                 if path not in self.doubles or not has_large(values):
                     continue
@@ -48,19 +52,20 @@ class Guard:
                     return every[:0]
                 if path != name:  # within a list: its row is not known
                     return every
-                large |= np.abs(pc.fill_null(values, 0.0).to_numpy()) >= EXACT_BELOW
-        return np.flatnonzero(large)
+                found |= np.abs(pc.fill_null(values, 0.0).to_numpy()) >= EXACT_BELOW
+        return np.flatnonzero(found)
 
 
 def make_guard(schema: pa.Schema, asked: Container[str]) -> Guard | None:
     """Return the guard of the columns of a flat schema, or None if there is nothing to guard."""
     found = [(path, type_, field.name in asked) for field in schema for path, type_ in _types(field.name, field.type)]
     doubles = frozenset(path for path, type_, named in found if pt.is_floating(type_) and not named)
-    decimals = [path for path, type_, named in found if pt.is_decimal(type_) and not named]
+    decimals = frozenset(path for path, type_, _ in found if pt.is_decimal(type_))
     every = any(may_wrap(type_) for _, type_, _ in found) or any("[]" in path for path in decimals)
-    names = sorted({re.escape(path.rpartition(".")[2].encode()) for path in decimals})
+    guessed = (path for path, type_, named in found if pt.is_decimal(type_) and not named)
+    names = sorted({re.escape(path.rpartition(".")[2].encode()) for path in guessed})
     strings = re.compile(rb'"(?:' + b"|".join(names) + rb')"\s*:\s*"') if names else None
-    return Guard(doubles, strings, every) if doubles or names or every else None
+    return Guard(doubles, decimals, strings, every) if doubles or decimals else None
 
 
 def leaves(path: str, values: pa.ChunkedArray) -> Iterator[tuple[str, pa.ChunkedArray]]:

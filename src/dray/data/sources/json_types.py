@@ -23,7 +23,7 @@ import pyarrow as pa
 import pyarrow.json as pajson
 import pyarrow.types as pt
 
-from dray.data.sources.numbers import Numbers, exact_as_double, fits_decimal, may_wrap
+from dray.data.sources.numbers import Numbers, exact_as_double, fits_decimal
 from dray.data.sources.types import asked_types, flag_of_type
 from dray.errors import DataError
 
@@ -316,15 +316,13 @@ def _misfit(value: Any, type_: pa.DataType, path: str, unread: str | None, deman
             demands = replace(demands, asked={f"{path}[]"})
         inside = (_misfit(inner, type_.value_type, f"{path}[]", unread, demands) for inner in value)
         return next(filter(None, inside), None)
-    changed = (pt.is_floating(type_) and not asked and not exact_as_double(literal_of(value))) or (
-        may_wrap(type_) and not isinstance(value, str) and not fits_decimal(literal_of(value), type_)
-    )
-    if changed:
-        return f'column "{path}": {_cut(literal_of(value))} has more digits than {type_} can hold'
     written = literal_of(value) if isinstance(value, float) else str(value)
     if unread is not None and unread in (written, json.dumps(value).strip('"')):
         return f'column "{path}": {unread[:100]!r} is not {type_}'
-    return None
+    changed = (pt.is_floating(type_) and not asked and not exact_as_double(literal_of(value))) or (
+        pt.is_decimal(type_) and not isinstance(value, str) and not fits_decimal(literal_of(value), type_)
+    )
+    return f'column "{path}": {_cut(literal_of(value))} has more digits than {type_} can hold' if changed else None
 
 
 def _wanted(type_: pa.DataType) -> tuple[type, ...]:

@@ -54,7 +54,10 @@ def exact_as_double(literal: str) -> bool:
 
 
 def fits_decimal(literal: str, type_: pa.DataType) -> bool:
-    """Whether a decimal type has room for all digits: pyarrow makes 0 of 5e-259 without an error."""
+    """Whether a decimal type has room for all digits.
+
+    pyarrow makes 0 of many a number that is too small, such as 5e-259, without an error (seen in pyarrow 26).
+    """
     number = Decimal(literal)
     _, digits, exponent = number.as_tuple()
     if not isinstance(exponent, int):

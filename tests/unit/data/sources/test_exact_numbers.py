@@ -198,6 +198,33 @@ class TestBesideFractions:
             'column "id": 1e25 has more digits than decimal128(38, 18) can hold',
         ]
 
+    @pytest.mark.parametrize("make", [csv_of, json_of])
+    @pytest.mark.parametrize("scale", [0, 18])
+    @pytest.mark.parametrize("named", [False, True])
+    def test_a_number_that_pyarrow_makes_zero_is_rejected(
+        self, tmp_path: Path, make: Any, scale: int, named: bool
+    ) -> None:
+        type_ = pa.decimal128(38, scale)
+        small = f"1e-{39 + scale}"
+        assert pa.csv.read_csv(
+            io.BytesIO(f"id\n{small}\n".encode()), convert_options=pa.csv.ConvertOptions(column_types={"id": type_})
+        )["id"].to_pylist() == [0], "pyarrow does not do this any more: the check can go"
+        values = outside_the_sample("2" if scale else str(2**64), "0", small, "0e-300")
+        values[0] = "1.5" if scale else "-1"
+        values[1] = str(ODD)
+        source = make(tmp_path, values, types={"id": type_} if named else None)
+        assert source.schema.field("id").type == type_
+        table, [reject] = read_all(source)
+        assert table.num_rows == 300_000 - 1 and table["id"].to_pylist()[100_000:100_002] == [0, 0]
+        assert re.sub("'", "", reject.reason) == f'column "id": {small} has more digits than {type_} can hold'
+
+    def test_a_number_in_a_list_that_pyarrow_makes_zero_is_rejected(self, tmp_path: Path) -> None:
+        values = outside_the_sample(f"[{2**64}]", "[1, 0]", "[1, 1e-39]")
+        for types in (None, {"id": pa.list_(pa.decimal128(38, 0))}):
+            table, [reject] = read_all(json_of(tmp_path, values, types=types))
+            assert table.num_rows == 300_000 - 1
+            assert reject.reason == 'column "id[]": 1e-39 has more digits than decimal128(38, 0) can hold'
+
     def test_fields_that_are_dropped_are_no_reason_to_reject(self, tmp_path: Path) -> None:
         values = outside_the_sample("0.5", '1e30, "new": 1', f'{ODD}, "new": 1')
         _, [reject] = read_all(json_of(tmp_path, values, extra_fields="ignore"))
@@ -313,6 +340,7 @@ LITERALS = st.one_of(
     WHOLE.map(str),
     st.integers(0, 999).map(lambda value: f"{value:05}"),
     st.decimals(-(10**20), 10**20, places=2).map(lambda value: f"{value:f}"),
+    st.integers(30, 500).map(lambda places: f"88e-{places}"),
     st.sampled_from(["", "NA", "0", "-0", "00", "0x10", "1e5", "+1", "-007", " 7", "1.", ".5", "inf", "nan", "text"]),
 )
 
@@ -368,6 +396,7 @@ NUMBERS = st.one_of(
 @given(st.lists(NUMBERS | st.just("null"), min_size=1, max_size=40), st.integers(1, 4), st.booleans())
 @example(["0", "0", "9007199254740991.50", "340282366920938463804"], 1, False)
 @example(["0", "99999999999999999999999999999999999991", "0.00", "5.1285840975176977e-259"], 1, False)
+@example(["null", "0", "0", "0", "-1", "9223372036854775808", "8.806071018937796e-220"], 2, False)
 def test_what_json_holds_comes_out_with_every_digit_or_is_rejected(
     values: list[str], sampled: int, array: bool
 ) -> None:

@@ -439,7 +439,7 @@ def test_evaluation_data_may_be_a_table_as_training_data_may(tmp_path: Path) -> 
         assert session.fit(rounds=2).metrics == files.metrics
 
 
-@pytest.mark.parametrize("ending", [".parquet", ".jsonl"])
+@pytest.mark.parametrize("ending", [".parquet", ".jsonl", ".csv"])
 def test_evaluation_data_may_be_of_other_types_as_new_data_may(ending: str, tmp_path: Path) -> None:
     train, rows = write(Path("train.csv"), made(300, 1)), made(80, 2)
     plain = dray.train(train, label="label", eval=write(Path("eval.csv"), rows), rounds=3, workers=0)
@@ -448,6 +448,10 @@ def test_evaluation_data_may_be_of_other_types_as_new_data_may(ending: str, tmp_
     if ending == ".parquet":
         frame["amount"] = [None if value != value else str(value) for value in frame["amount"]]
         frame.to_parquet("typed.parquet")
+    elif ending == ".csv":
+        frame["since"] = frame["since"].astype(str) + " 00:00:00"
+        frame["count"] = frame["count"].astype(float)
+        frame.to_csv("typed.csv", index=False)
     else:
         frame.to_json("typed.jsonl", orient="records", lines=True, date_format="iso")
     other = dray.train(train, label="label", eval="typed" + ending, rounds=3, workers=0, out="other")
@@ -455,15 +459,46 @@ def test_evaluation_data_may_be_of_other_types_as_new_data_may(ending: str, tmp_
     assert "could not be checked" not in Path("other/events.jsonl").read_text()
 
 
-def test_a_value_of_evaluation_data_that_cannot_be_read_is_missing_and_told(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ending", [".parquet", ".jsonl", ".csv"])
+def test_a_value_of_evaluation_data_that_cannot_be_read_is_missing_and_told(ending: str, tmp_path: Path) -> None:
     train = write(Path("train.csv"), made(300, 1))
-    frame = pandas.read_csv(write(Path("eval.csv"), made(80, 2)), dtype=str)
+    frame = pandas.read_csv(write(Path("plain.csv"), made(80, 2)), dtype=str)
     frame.loc[3:5, "amount"] = "n.v."
-    frame["label"] = pandas.read_csv("eval.csv")["label"]
-    frame.to_parquet("eval.parquet")
-    result = dray.train(train, label="label", eval="eval.parquet", rounds=2, workers=0, out="run")
+    frame.loc[7, "since"] = "2024-02-30"
+    data = "eval" + ending
+    if ending == ".parquet":
+        frame.to_parquet(data)
+    elif ending == ".csv":
+        frame.to_csv(data, index=False)
+    else:
+        frame.to_json(data, orient="records", lines=True)
+    result = dray.train(train, label="label", eval=data, rounds=2, workers=0, out="run")
+    told = Path("run/events.jsonl").read_text()
     assert result.eval_rows == 80
-    assert '3 evaluation rows have a value of \\"amount\\" that cannot be read' in Path("run/events.jsonl").read_text()
+    assert '3 evaluation rows have a value of \\"amount\\" that cannot be read' in told
+    assert '1 evaluation row has a value of \\"since\\" that cannot be read' in told
+    found = np.array(predictions("run", data, Path("out.csv")), float)
+    labels = (frame["label"] == "yes").to_numpy()
+    assert result.metrics["eval-logloss"] == pytest.approx(-np.log(np.where(labels, found, 1 - found)).mean(), abs=1e-5)
+
+
+def test_a_bad_value_far_behind_the_sample_costs_no_row_to_evaluate_on(tmp_path: Path) -> None:
+    train = write(Path("train.csv"), made(300, 1))
+    rows = made(400, 2) * 100
+    rows[15_000] = {**rows[15_000], "amount": "n.v.", "seen_at": "?"}
+    result = dray.train(train, label="label", eval=write(Path("eval.csv"), rows), rounds=2, workers=0, out="run")
+    assert (result.eval_rows, result.eval_rows_dropped) == (40_000, 0)
+    assert '1 evaluation row has a value of \\"seen_at\\" that cannot be read' in Path("run/events.jsonl").read_text()
+
+
+def test_evaluation_data_with_other_separators_is_read_as_the_training_data(tmp_path: Path) -> None:
+    rows = made(300, 1)
+    plain = dray.train(write(Path("train.csv"), rows), label="label", eval=write(Path("eval.csv"), rows[:80]), rounds=2)
+    for row in rows:
+        row["amount"] = row["amount"].replace(".", ",")
+    train, eval_ = write(Path("comma.csv"), rows), write(Path("eval-comma.csv"), rows[:80])
+    other = dray.train(train, label="label", eval=eval_, rounds=2, read={"decimal": ","}, out="comma")
+    assert other.metrics == plain.metrics
 
 
 def test_a_file_without_a_header_is_read_as_the_training_data_was(capsys: pytest.CaptureFixture[str]) -> None:

@@ -6,7 +6,7 @@ wins, each by itself. Only text files inherit: the options of others (the versio
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,7 +22,7 @@ from dray.data.source import Source
 from dray.data.sources.csv import first_rows
 from dray.data.sources.files import find_files, plain_name
 from dray.data.sources.tables import is_table
-from dray.data.sources.types import asked_types
+from dray.data.sources.types import asked_types, is_number
 from dray.errors import DataError
 from dray.events.kinds import Warned
 from dray.ingesting.cache import Reading, is_query
@@ -212,10 +212,12 @@ def with_types(
     told: Mapping[str, Any],
     reading: Reading,
     storage: StorageOptions,
+    as_written: Collection[str] = (),
 ) -> Reading:
     """Return how data is read: text files with the types that are wanted, where they have such a column.
 
-    `told`: the types that a run was told; those that are given stay.
+    `told`: the types that a run was told; those that are given stay. `as_written`: columns that are text instead, for a
+    reader that takes any type; numbers are only as long as their separators are those that it knows.
     """
     names = locations(data)
     format = reading.format or (None if names is None else format_of(names, storage))
@@ -224,15 +226,20 @@ def with_types(
     reading = replace(reading, format=format)
     shown = _shown(data, tuple(wanted), reading, storage)
     there = [*shown.names, *conflicts_of(shown).found]  # a type ends a conflict
-    types = {
-        name: type_
-        for name, type_ in wanted.items()
-        if name in there
-        and may_be_read_as_text(type_)
-        and not _has_form(told.get(name))
-        and not (name in shown.names and _stays_float(shown.field(name).type, type_, format))
-        and not (format == "json" and pa.types.is_date(type_))  # no date can be read from its text there
-    }
+    options = reading.options or {}
+    plain = options.get("decimal") in (None, ".") and options.get("thousands") is None
+    types = {}
+    for name, type_ in wanted.items():
+        if name in as_written and (plain or not is_number(type_)):
+            type_ = pa.string()
+        if (
+            name in there
+            and may_be_read_as_text(type_)
+            and not _has_form(told.get(name))
+            and not (name in shown.names and _stays_float(shown.field(name).type, type_, format))
+            and not (format == "json" and pa.types.is_date(type_))  # no date can be read from its text there
+        ):
+            types[name] = type_
     return _typed(reading, types, told, there)
 
 

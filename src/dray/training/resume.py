@@ -21,7 +21,7 @@ from dray.runs.trained_on import DATA, Contents, read_data
 from dray.storage import StorageOptions
 from dray.training.checks import require_library
 from dray.training.run import run as run_training
-from dray.training.run_data import reading
+from dray.training.run_data import reading, reading_of_eval
 from dray.training.same_data import first_change
 from dray.training.train import versions
 
@@ -69,18 +69,22 @@ def _refuse_changed_data(run: RunDirectory, config: RunConfig, storage: StorageO
     if not run.exists(DATA):  # it ended before it had looked at any
         return
     before = read_data(run)
+    opened = None
     for role, locations in (("train", config.data), ("eval", config.eval)):
         how = reading(config, before.get("copies"))
+        if opened is not None and locations:  # the training data was opened before
+            how = reading_of_eval(config, opened, how, storage)
         if is_query(locations, how) and copy_key(locations) not in how.copies:
             raise ModelError(
                 f"The run was begun on rows of {copy_key(locations)}, and does not know where they were copied to.",
                 fix="Train anew: a database does not give the rows of that moment again.",
             )
         parquet = as_parquet(locations, storage, how, silence) if locations else ()
-        if parquet and parquet != tuple(locations) and not is_query(locations, how):
-            change = _change_of_copy(before[role], open_dataset(parquet, storage).contents, storage)
+        opened = open_dataset(parquet, storage) if parquet else None
+        if opened is not None and parquet != tuple(locations) and not is_query(locations, how):
+            change = _change_of_copy(before[role], opened.contents, storage)
         else:
-            change = _change_of_files(before, role, open_dataset(parquet, storage) if parquet else None)
+            change = _change_of_files(before, role, opened)
         if change is not None:
             raise ModelError(
                 f"The data is not what it was when the run began: {change}.",

@@ -77,7 +77,7 @@ class RunData:
         began = time.perf_counter()
         how = reading(self._config, self._before.get("copies"))
         if like is not None:
-            how = self._as_training_data(locations, like, how)
+            how = reading_of_eval(self._config, like, how, self._storage)
         copied = pa.schema([])
 
         def check_source(schema: pa.Schema) -> None:
@@ -99,16 +99,6 @@ class RunData:
         """Whether a driver wants to know the nulls or the range of a column before it is read."""
         label = self._config.label if isinstance(self._config, TableConfig) else None
         return field.name == label or is_wide(field.type)
-
-    def _as_training_data(self, locations: Sequence[str], like: Dataset, how: Reading) -> Reading:
-        config = self._config
-        types = {field.name: plain_field(field).type for field in like.schema}
-        if config.format is None and not same_format(config.data, locations, self._storage):
-            return with_types(locations, types, {}, replace(how, options=None), self._storage)
-        options = {name: value for name, value in config.read.items() if name != "types"}
-        return with_types(
-            locations, types, config.read.get("types") or {}, replace(how, options=options), self._storage
-        )
 
     def _keep(self, copy: str, *, must: bool) -> None:
         """Keep a copy until the run is finished: workers that are replaced read it again."""
@@ -172,6 +162,22 @@ def reading(config: RunConfig, copies: Mapping[str, str] | None = None) -> Readi
     """Return how the data of a run is read, and the copies that a resumed run goes on with."""
     cluster = used_cluster(config.workers, config.cluster)
     return Reading(config.format, config.read, config.cache, copies or {}, cluster)
+
+
+def reading_of_eval(config: RunConfig, like: Dataset, how: Reading, storage: StorageOptions) -> Reading:
+    """Return how evaluation data is read: as new data is for a prediction, text with the types of the training data.
+
+    The features of trees are read as they are written: what cannot be read is missing then, and costs no row.
+    """
+    types = {field.name: plain_field(field).type for field in like.schema}
+    features: set[str] = set()
+    if isinstance(config, TableConfig):
+        features = types.keys() - {config.label, config.weight, config.group}
+    options: dict[str, Any] = {}
+    if config.format is not None or same_format(config.data, config.eval, storage):
+        options = dict(config.read)
+    told = options.pop("types", None) or {}
+    return with_types(config.eval, types, told, replace(how, options=options), storage, as_written=features)
 
 
 def terms_of(config: RunConfig) -> Terms:

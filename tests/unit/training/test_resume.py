@@ -378,6 +378,28 @@ def test_a_source_that_was_only_touched_is_gone_on_with(data: str, monkeypatch: 
     assert resumed().model_digest == train(make_config(settings("data.csv", out="whole"))).model_digest
 
 
+def test_text_to_evaluate_on_is_gone_on_with_whatever_it_looks_like(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Alone it would be read with other types than beside the training data."""
+    monkeypatch.setenv("XDG_CACHE_HOME", "cache")
+    train_data = as_csv(data)
+    header, *rows = Path(train_data).read_text().splitlines()
+    name = next(column for column in header.replace('"', "").split(",") if column not in ("id", "label", "weight"))
+    place = header.replace('"', "").split(",").index(name)
+    cells = [row.split(",") for row in rows[:100]]
+    cells[5][place] = "n.v."
+    Path("eval.csv").write_text("\n".join([header, *map(",".join, cells)]))
+    interrupted(train_data, eval=["eval.csv"], eval_fraction=None)
+    assert resumed().eval_rows == 100
+    cells[5][place] = "0"
+    Path("eval.csv").write_text("\n".join([header, *map(",".join, cells)]))
+    shutil.rmtree("run")
+    interrupted(train_data, eval=["eval.csv"], eval_fraction=None)
+    cells[6][place] = "n.v."
+    Path("eval.csv").write_text("\n".join([header, *map(",".join, cells)]))
+    with pytest.raises(ModelError, match="The data is not what it was"):
+        resumed()
+
+
 def test_a_copy_that_is_gone_is_made_again_of_the_same_source_only(data: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", "cache")
     interrupted(as_csv(data))

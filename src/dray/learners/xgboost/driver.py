@@ -389,7 +389,7 @@ class TreeDriver(TableDriver):
         unseen = {name: sum(load.unseen.get(name, 0) for load in loads) for load in loads for name in load.unseen}
         for name, count in unseen.items():
             self._warn(
-                f'{count:,} evaluation rows have a value of "{name}" that training does not know.',
+                f'{_evaluated(count)} a value of "{name}" that training does not know.',
                 "They count as missing there.",
             )
         return True
@@ -397,7 +397,7 @@ class TreeDriver(TableDriver):
     def _warn_unreadable(self) -> None:
         for name, count in _added(load.eval_unreadable for load in self._loads).items():
             self._warn(
-                f'{count:,} evaluation rows have a value of "{name}" that cannot be read as training reads the column.',
+                f'{_evaluated(count)} a value of "{name}" that cannot be read as training reads the column.',
                 "They count as missing there.",
             )
         for name, count in _added(load.unreadable for load in self._loads).items():
@@ -408,6 +408,10 @@ class TreeDriver(TableDriver):
 
     def _warn(self, message: str, fix: str) -> None:
         self.emit(Warned(message, fix))
+
+
+def _evaluated(count: int) -> str:
+    return "1 evaluation row has" if count == 1 else f"{count:,} evaluation rows have"
 
 
 def _added(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:

@@ -491,6 +491,16 @@ def test_a_bad_value_far_behind_the_sample_costs_no_row_to_evaluate_on(tmp_path:
     assert '1 evaluation row has a value of \\"seen_at\\" that cannot be read' in Path("run/events.jsonl").read_text()
 
 
+def test_evaluation_rows_of_text_that_training_has_too_are_told_whatever_their_digits(tmp_path: Path) -> None:
+    rows = made(300, 1)
+    train = write(Path("train.csv"), rows)
+    written = [
+        {**row, "amount": row["amount"].replace("NA", "") + ("0" if row["amount"] != "NA" else "")} for row in rows
+    ]
+    dray.train(train, label="label", eval=write(Path("eval.csv"), written[:80]), rounds=2, workers=0, out="run")
+    assert "80 of 80 evaluation rows equal a training row" in Path("run/events.jsonl").read_text()
+
+
 def test_evaluation_data_with_other_separators_is_read_as_the_training_data(tmp_path: Path) -> None:
     rows = made(300, 1)
     plain = dray.train(write(Path("train.csv"), rows), label="label", eval=write(Path("eval.csv"), rows[:80]), rounds=2)

@@ -48,22 +48,28 @@ class LabelSummary:
             return LabelSummary(len(labels), missing, np.inf, -np.inf, True, infinite)
         whole = bool((present == np.rint(present)).all())
         least, most = float(present.min()), float(present.max())
-        can_be_classes = whole and least >= 0 and most < MOST_CLASSES
-        classes = _rows_of_each(present, int(most) + 1) if can_be_classes else Counter()
+        classes = _rows_of_each(present, int(most) + 1) if _can_be_classes(whole, least, most) else Counter()
         return LabelSummary(len(labels), missing, least, most, whole, infinite, classes)
 
     @staticmethod
     def merge(parts: Iterable[LabelSummary]) -> LabelSummary:
         parts = list(parts)
+        least, most = min(part.minimum for part in parts), max(part.maximum for part in parts)
+        whole = all(part.whole for part in parts)
+        usable = parts if _can_be_classes(whole, least, most) else ()
         return LabelSummary(
             rows=sum(part.rows for part in parts),
             missing=sum(part.missing for part in parts),
-            minimum=min(part.minimum for part in parts),
-            maximum=max(part.maximum for part in parts),
-            whole=all(part.whole for part in parts),
+            minimum=least,
+            maximum=most,
+            whole=whole,
             infinite=sum(part.infinite for part in parts),
-            classes=sum((part.classes for part in parts), Counter[int]()),
+            classes=sum((part.classes for part in usable), Counter[int]()),
         )
+
+
+def _can_be_classes(whole: bool, least: float, most: float) -> bool:
+    return whole and least >= 0 and most < MOST_CLASSES
 
 
 def _rows_of_each(codes: npt.NDArray[np.float32], classes: int) -> Counter[int]:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -27,6 +27,8 @@ def summary(*labels: float) -> LabelSummary:
     hnp.arrays(np.float32, st.integers(1, 60), elements=st.floats(-50, 50, width=32) | st.just(np.nan)),
     st.lists(st.integers(0, 60), max_size=4),
 )
+@example(np.float32([1.5, 0]), [1])
+@example(np.float32([np.nan, 3]), [1])
 def test_the_summaries_of_parts_add_up_to_that_of_the_whole(labels: np.ndarray, borders: list[int]) -> None:
     parts = np.split(labels, sorted(min(border, len(labels)) for border in borders))
     assert LabelSummary.merge(LabelSummary.of(part) for part in parts) == LabelSummary.of(labels)

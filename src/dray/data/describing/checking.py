@@ -20,6 +20,8 @@ from dray.data.describing.figures import NOTHING_KNOWN, ColumnProfile, Concern, 
 from dray.data.describing.footers import read_footers
 from dray.data.describing.profile import profile_column
 from dray.data.describing.values import plain_array
+from dray.data.features import is_text
+from dray.data.fitting import as_type, may_be_read_as_text
 from dray.data.parquet import Dataset
 from dray.data.parquet_rows import read_slices
 from dray.data.shards import Slice
@@ -204,8 +206,10 @@ def _marks_of(rows: pa.Table, others: pa.Table | None, names: Sequence[str]) -> 
     if others is None:
         return _row_marks(rows.select(names)), none
     apart = [name for name in names if not _fit_together(rows.schema.field(name), others.schema.field(name))]
-    tables = [_with_texts(table.select(names), apart) for table in (rows, others)]
-    marks = _row_marks(pa.concat_tables(tables, promote_options="permissive"))
+    rows, others = rows.select(names), others.select(names)
+    for name in apart:
+        rows, others = _made_alike(rows, others, name)
+    marks = _row_marks(pa.concat_tables([rows, others], promote_options="permissive"))
     return marks[: rows.num_rows], marks[rows.num_rows :]
 
 
@@ -217,11 +221,16 @@ def _fit_together(one: pa.Field, other: pa.Field) -> bool:
     return True
 
 
-def _with_texts(table: pa.Table, names: Sequence[str]) -> pa.Table:
-    """Return the table with these columns as text."""
-    for name in names:
-        table = table.set_column(table.schema.get_field_index(name), name, table[name].cast(pa.string()))
-    return table
+def _made_alike(rows: pa.Table, others: pa.Table, name: str) -> tuple[pa.Table, pa.Table]:
+    """Return both tables with a column of one type: that of the first, where the other has the text of its values."""
+    type_ = rows.schema.field(name).type
+    if is_text(others.schema.field(name).type) and may_be_read_as_text(type_):
+        return rows, _with(others, name, as_type(plain_array(others[name]), type_)[0])
+    return _with(rows, name, rows[name].cast(pa.string())), _with(others, name, others[name].cast(pa.string()))
+
+
+def _with(table: pa.Table, name: str, values: pa.Array | pa.ChunkedArray) -> pa.Table:
+    return table.set_column(table.schema.get_field_index(name), name, values)
 
 
 def _rounded(rows: pa.Table, names: Sequence[str]) -> Iterator[Note]:

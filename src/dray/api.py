@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 from dray.batch.options import Where
 from dray.clusters.resolve import Attached, resolve
 from dray.config.run_file import Level, RunConfig, read_run_file
+from dray.data.sources.tables import columns_of_frame
 from dray.events.telemetry import Sink
 from dray.hints import in_arguments, speaks_python
 from dray.ingesting.cache import Reading, as_parquet, used_cluster
@@ -90,11 +91,12 @@ def _config(data: Any, label: str | None, settings: dict[str, Any]) -> RunConfig
         values["label"] = label
     if settings.get("eval") is not None:
         # How `data` is read says nothing of a table.
-        settings = settings | {"eval": _named(settings["eval"], settings | {"format": None, "read": None})}
+        how, mixed = settings | {"format": None, "read": None}, columns_of_frame(settings["eval"])
+        settings = settings | {"eval": _named(settings["eval"], how, mixed)}
     return make_config(values | settings, origin=origin)
 
 
-def _named(data: Any, settings: dict[str, Any]) -> list[str]:
+def _named(data: Any, settings: dict[str, Any], as_text: Collection[str] = ()) -> list[str]:
     """Return locations: of what has none, those of its copy. The run keeps them, for `resume`."""
     if isinstance(data, str):
         return [data]
@@ -104,7 +106,7 @@ def _named(data: Any, settings: dict[str, Any]) -> list[str]:
     attached = used_cluster(settings.get("workers", "auto"), cluster.word) if isinstance(cluster, Attached) else None
     reading = Reading(settings.pop("format", None), settings.pop("read", None), settings.get("cache"), cluster=attached)
     storage = StorageOptions(**(settings.get("storage") or {}))
-    return list(as_parquet(data, storage, reading, lambda _event: None))
+    return list(as_parquet(data, storage, reading, lambda _event: None, as_text=as_text))
 
 
 @speaks_python

@@ -439,6 +439,19 @@ def test_evaluation_data_may_be_a_table_as_training_data_may(tmp_path: Path) -> 
         assert session.fit(rounds=2).metrics == files.metrics
 
 
+def test_a_frame_to_evaluate_on_may_hold_text_among_its_numbers(tmp_path: Path) -> None:
+    table = pandas.DataFrame({"x": np.arange(300) / 7, "sold": ["yes" if row % 3 else "no" for row in range(300)]})
+    mixed = table[:60].astype({"x": object})
+    mixed.loc[3, "x"] = "n.v."
+    gap = table[:60].copy()
+    gap.loc[3, "x"] = None
+    found = dray.train(table, label="sold", eval=mixed, rounds=2, out="mixed")
+    assert found.metrics == dray.train(table, label="sold", eval=gap, rounds=2, out="gap").metrics
+    assert '1 evaluation row has a value of "x" that cannot be read' in "".join(found.warnings)
+    with pytest.raises(DataError, match='Column "x" of the pandas frame has values of several kinds'):
+        dray.train(mixed, label="sold", rounds=2)
+
+
 @pytest.mark.parametrize("ending", [".parquet", ".jsonl", ".csv"])
 def test_evaluation_data_may_be_of_other_types_as_new_data_may(ending: str, tmp_path: Path) -> None:
     train, rows = write(Path("train.csv"), made(300, 1)), made(80, 2)

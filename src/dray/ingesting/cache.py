@@ -15,7 +15,7 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -77,11 +77,17 @@ def used_cluster(workers: object, cluster: str) -> str | None:
 
 
 def as_parquet(
-    data: Any, storage: StorageOptions, reading: Reading, emit: Emit, check: Check = lambda _schema: None
+    data: Any,
+    storage: StorageOptions,
+    reading: Reading,
+    emit: Emit,
+    check: Check = lambda _schema: None,
+    as_text: Collection[str] = (),
 ) -> tuple[str, ...]:
     """Return the locations of Parquet files with the rows of `data`: locations of any format, a table, a connection.
 
-    `check` refuses columns that will not do before anything is copied.
+    `check` refuses columns that will not do before anything is copied. `as_text`: columns of a table that become text
+    where they hold values of several kinds.
     """
     options = dict(reading.options or {})
     names = [data] if isinstance(data, str) else data
@@ -97,7 +103,7 @@ def as_parquet(
         identity = _identity(source, names, storage)
         files = _files(source, names, storage)
     else:
-        source = open_source(data, storage, format=reading.format, **options)
+        source = open_source(data, storage, format=reading.format, as_text=as_text, **options)
         identity, files = _identity(source, (), storage), None
     tell(source.notes, emit)
     check(source.schema)

@@ -61,6 +61,11 @@ def is_table(value: object) -> bool:
     return type(value).__module__.partition(".")[0] in ("pandas", "polars") and hasattr(type(value), "columns")
 
 
+def columns_of_frame(value: object) -> list[str]:
+    """Return the columns of a pandas frame, which alone can hold values of several kinds; none of other data."""
+    return [str(name) for name in getattr(value, "columns", ())] if type(value).__module__.startswith("pandas") else []
+
+
 def open_table(value: Any, *, may_be_empty: bool = False, as_text: Collection[str] = ()) -> TableSource:
     """Return the rows of a pandas or polars frame or an Arrow table as a source.
 

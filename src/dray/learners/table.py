@@ -191,7 +191,9 @@ class TableDriver:
         shares = scan_shares(self.train.row_groups, max(1, workers.count))
         split = stratified(workers, shares, self.train.rows, share, self.storage)
         if split is None:
-            raise DataError("No row went to the evaluation set.", fix="Use a larger --eval-fraction.")
+            alone = max(share.classes.values(), default=0) <= 1
+            fix = "Every class has one row, which is trained on: --no-stratify takes any rows."
+            raise DataError("No row went to the evaluation set.", fix=fix if alone else "Use a larger --eval-fraction.")
         return split
 
     def _rule(self, workers: Surveyors) -> Rule | None:

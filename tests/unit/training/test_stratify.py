@@ -140,9 +140,17 @@ def test_more_rows_change_the_shares_and_so_are_refused_but_not_without_classes(
 
 
 def test_classes_of_one_row_leave_nothing_to_evaluate_on(data: str) -> None:
-    pq.write_table(pa.table({"x": [1.0, 2.0], "kind": ["a", "b"]}), "two.parquet")
-    with pytest.raises(DataError, match="No row went to the evaluation set"):
-        dray.train("two.parquet", label="kind", eval_fraction=0.5, workers=0)
+    pq.write_table(pa.table({"x": [1.0, 2.0, 3.0, 4.0], "kind": ["a", "b", "c", "d"]}), "four.parquet")
+    with pytest.raises(DataError, match="No row went to the evaluation set") as refused:
+        dray.train("four.parquet", label="kind", eval_fraction=0.5, workers=0)
+    assert "stratify=False takes any rows" in refused.value.fix
+    assert (
+        dray.train("four.parquet", label="kind", eval_fraction=0.5, workers=0, stratify=False, rounds=1).eval_rows == 2
+    )
+    pq.write_table(pa.table({"x": [1.0, 2.0, 3.0], "kind": ["a", "b", "b"]}), "three.parquet")
+    with pytest.raises(DataError) as refused:
+        dray.train("three.parquet", label="kind", eval_fraction=0.1, workers=0)
+    assert "Use a larger eval_fraction" in refused.value.fix
 
 
 def test_a_run_of_before_is_read_as_not_stratified(data: str, held_out: list[Any]) -> None:

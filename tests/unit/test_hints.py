@@ -18,6 +18,7 @@ from dray import hints
 from dray.data.sources.types import flag_of_type
 from dray.errors import ConfigError, DrayError
 from dray.hints import as_command, in_arguments, in_flags, speaks_python
+from dray.learners.labels import SHORT_NAMES
 from dray.learners.registry import available
 from hints import COMMANDS, faults
 
@@ -168,6 +169,33 @@ def test_flags_become_arguments_and_commands_stay(typed: str, spoken: str) -> No
 def test_the_command_line_has_the_flag_alone() -> None:
     assert in_flags("early_stop (--early-stop) needs eval (--eval)") == "--early-stop needs --eval"
     assert in_flags("eval_by time (--eval-by time) needs it") == "--eval-by time needs it"
+
+
+WORDS = {"cluster": {"auto", "local", "spark"}, "objective": {*SHORT_NAMES}, "eval-by": {"time"}}
+"""Values of flags that take other text too."""
+OTHER_VALUES = {("split-by", "ts"), ("rating", "each"), ("param", "regularization"), ("include-dashboard", "true")}
+"""An example; words of a help text, which no function shows; a parameter that a sentence names; a flag of Ray."""
+
+
+def test_no_word_of_a_sentence_is_taken_for_the_value_of_a_flag() -> None:
+    """Also in texts that are put together, of which the tests above see only a part."""
+    wrong = set()
+    for path in sorted(path for path in ROOT.rglob("*.py") if path.relative_to(ROOT).parts[0] not in ("cli", "jobs")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            text = texts(node) if isinstance(node, ast.Constant | ast.JoinedStr) else ""
+            for found in hints._PART.finditer(text):
+                flag, word = found["name"], found["value"] or ""
+                if not flag or not word.isalpha() or word != word.lower() or not hints.is_value(word):
+                    continue
+                options = [o for c in COMMANDS.values() for o in c.params if f"--{flag}" in o.opts]
+                choices = {choice for o in options for choice in getattr(o.type, "choices", ())}
+                if (
+                    word not in choices | WORDS.get(flag, set())
+                    and flag not in hints.SWITCHES
+                    and (flag, word) not in OTHER_VALUES
+                ):
+                    wrong.add(f"{path.name}: --{flag} {word}")
+    assert not wrong
 
 
 def test_the_names_of_arguments_are_those_of_the_learners_flags() -> None:

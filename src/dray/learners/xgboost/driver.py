@@ -80,7 +80,7 @@ rows are compared with each other, or XGBoost gives every row a hessian of 1e-16
 _ALIKE = "Write the labels of both alike, or leave those rows out: dray data ingest ... --filter or --transform."
 _NEVER_PREDICTED = "The model cannot predict what it was not trained on: these rows count as errors in every metric. "
 _OF_EVAL = "Leave them out of --eval, or train on such rows too."
-_OF_SPLIT = "--eval-fraction without --eval-by and --split-by has rows of every class on both sides."
+_OF_SPLIT = "--eval-fraction without --eval-by and --split-by keeps rows of every class on both sides."
 
 
 class TreeDriver(TableDriver):

@@ -42,14 +42,16 @@ class Guard:
         if self.every or (self.strings is not None and self.strings.search(data)):
             return every
         found = np.zeros(table.num_rows, bool)
+        has_digits = None
         for column, name in zip(table.columns, table.column_names, strict=True):
             if name in self.decimals:
                 found |= pc.fill_null(pc.equal(column, 0), False).to_numpy()
             for path, values in leaves(name, column):
                 if path not in self.doubles or not has_large(values):
                     continue
-                if not _DIGITS.search(data):
-                    return every[:0]
+                has_digits = _DIGITS.search(data) is not None if has_digits is None else has_digits
+                if not has_digits:
+                    continue
                 if path != name:  # within a list: its row is not known
                     return every
                 found |= np.abs(pc.fill_null(values, 0.0).to_numpy()) >= EXACT_BELOW

@@ -218,6 +218,12 @@ class TestBesideFractions:
         assert table.num_rows == 300_000 - 1 and table["id"].to_pylist()[100_000:100_002] == [0, 0]
         assert re.sub("'", "", reject.reason) == f'column "id": {small} has more digits than {type_} can hold'
 
+    def test_a_small_number_beside_a_large_double_is_rejected_too(self, tmp_path: Path) -> None:
+        values = outside_the_sample(f'{2**64}, "x": 1e300', '3, "x": 1e300', '1e-39, "x": 1e300')
+        table, [reject] = read_all(json_of(tmp_path, values))
+        assert table.num_rows == 300_000 - 1
+        assert reject.reason == 'column "id": 1e-39 has more digits than decimal128(38, 0) can hold'
+
     def test_a_number_in_a_list_that_pyarrow_makes_zero_is_rejected(self, tmp_path: Path) -> None:
         values = outside_the_sample(f"[{2**64}]", "[1, 0]", "[1, 1e-39]")
         for types in (None, {"id": pa.list_(pa.decimal128(38, 0))}):

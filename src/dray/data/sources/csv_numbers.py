@@ -115,7 +115,7 @@ def first_changed(rows: Rows, columns: Sequence[str], guarded: Container[str]) -
     names = [name for name in columns if name in guarded]
     codes = rows.may_have_codes(names)
     large = [name for name in names if pt.is_floating(table[name].type) and has_large(table[name])]
-    wrapped = [name for name in columns if _may_be_wrong(table[name])]  # guarded or not: nobody wants another number
+    wrapped = [name for name in columns if _may_be_wrong(table[name])]  # guarded or not: another number is never wanted
     if not codes and not large and not wrapped:
         return None
     texts = rows.read_as([name for name in columns if name in {*codes, *large, *wrapped}], pa.string())

@@ -524,6 +524,49 @@ def test_evaluation_data_with_other_separators_is_read_as_the_training_data(tmp_
     assert other.metrics == plain.metrics
 
 
+def timed(count: int, form: str) -> pandas.DataFrame:
+    """Rows whose label depends on the time: in the first half of every month it is 1."""
+    days = pandas.to_datetime("2024-01-01") + pandas.to_timedelta(np.arange(count) * 29 % 331, "D")
+    when = days.strftime(form) if "%" in form else (days - pandas.Timestamp(0)) // pandas.Timedelta(1, "s")
+    return pandas.DataFrame({"when": when, "x": 1.5, "label": (days.day < 15).astype(int)})
+
+
+@pytest.mark.parametrize("form", ["%d.%m.%Y %H:%M", "seconds"])
+@pytest.mark.parametrize("ending", [".csv", ".jsonl"])
+@pytest.mark.parametrize("told", ["training", "prediction"])
+def test_a_time_that_is_not_of_the_form_that_was_told_is_missing_and_costs_no_row(
+    form: str, ending: str, told: str
+) -> None:
+    read = {"types": {"when": f"timestamp({form})"}}
+    if told == "training":
+        timed(400, form).to_csv("train.csv", index=False)
+        dray.train("train.csv", label="label", rounds=5, workers=0, out="run", read=read, times="parts")
+    else:
+        timed(400, "%Y-%m-%d").to_csv("train.csv", index=False)
+        dray.train("train.csv", label="label", rounds=5, workers=0, out="run", times="parts")
+    frame = timed(60, form).astype({"when": object})
+    typed = timed(60, form).assign(when=pandas.to_datetime(timed(60, "%Y-%m-%d")["when"]))
+    bad = frame.copy()
+    bad.loc[5, "when"], bad.loc[6, "when"], bad.loc[7, "when"] = "kaputt", None, "31.02.2024 08:00"
+    for name, table in (("good", frame), ("bad", bad)):
+        if ending == ".csv":
+            table.to_csv(name + ending, index=False)
+        else:
+            table.to_json(name + ending, orient="records", lines=True)
+    how = {} if told == "training" else {"read": read}
+    dray.predict("run", typed, "typed.csv")
+    dray.predict("run", "good" + ending, "good.out.csv", **how)
+    assert len(set(values(Path("good.out.csv")))) > 1
+    assert values(Path("good.out.csv")) == values(Path("typed.csv"))
+    result = dray.predict("run", "bad" + ending, "bad.out.csv", keep=["when"], **how)
+    assert (result.rows, result.rows_rejected, result.unreadable) == (60, 0, {"when": 2})
+    found, expected = values(Path("bad.out.csv")), values(Path("typed.csv"))
+    assert found[:5] + found[8:] == expected[:5] + expected[8:] and None not in found
+    kept = pacsv.read_csv("bad.out.csv")["when"]
+    assert pa.types.is_timestamp(kept.type) and kept.null_count == 3
+    assert pandas.Timestamp(kept.to_pylist()[8]).replace(tzinfo=None) == typed["when"][8]
+
+
 def test_a_file_without_a_header_is_read_as_the_training_data_was(capsys: pytest.CaptureFixture[str]) -> None:
     train = write(Path("train.csv"), made(300, 1), header=False)
     names = ",".join(COLUMNS)

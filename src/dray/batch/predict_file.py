@@ -21,9 +21,8 @@ from dray.batch.function import BatchFunction, Context
 from dray.batch.input_files import InputFile, Rows, rows_of_pieces, rows_of_slices
 from dray.batch.rejects import Rejects
 from dray.batch.table_files import table_file
-from dray.data.fitting import as_type, with_point, without_fraction
+from dray.batch.written import Written
 from dray.data.source import Source
-from dray.data.sources.csv_separators import Separators
 from dray.data.stream import ahead
 from dray.errors import DataError, StorageError
 from dray.learners.predictor import Counted, OpenPredictor, Predictor, Question
@@ -108,10 +107,7 @@ class PredictFile(BatchFunction[OutputFile, FileReport]):
     storage: StorageOptions
     source: Source | None
     """None: the inputs are slices of Parquet."""
-    separators: Separators
-    """What is before the fraction and between the thousands of numbers in text."""
-    floats: tuple[str, ...]
-    """Columns read as text that hold floats: 7.0 is 7 there, as it is where floats are read as such."""
+    written: Written
 
     def open(self, context: Context) -> Callable[[OutputFile], FileReport]:
         opened = self.predictor.open(self.question, context.threads, own_process=context.own_process)
@@ -152,6 +148,8 @@ class _Writing:
         self._abandoned = threading.Event()
         self._unreadable: Counter[str] = Counter()
         """Of columns that are copied."""
+        self._unfit: Counter[str] = Counter()
+        """Of columns that the model reads: texts that are no times of their form."""
 
     def write(self) -> FileReport:
         self._predictor.take_counted()  # of a file that failed
@@ -169,6 +167,7 @@ class _Writing:
         if rejected:
             write_atomically(self._file.rejects, self._job.storage, self._rejects.copy_to)
         counted = self._predictor.take_counted()
+        counted.unreadable += self._unfit  # without those of which none was lost
         counted.unreadable |= self._unreadable  # the larger: a row that neither can use is one row
         first = self._rejects.first if rejected else ""
         return FileReport(rows, counted, rejected, first, dict(self._rejects.extra))
@@ -222,15 +221,8 @@ class _Writing:
         return rows_of_slices(file.slices, columns, categories, job.storage, self._on_wait)
 
     def _as_model_reads(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        if not self._job.separators.plain:
-            for name in self._job.predictor.numbers:
-                index = batch.schema.get_field_index(name)
-                if index >= 0 and pa.types.is_string(batch.schema.field(index).type):
-                    values = with_point(batch.column(index), self._job.separators)
-                    batch = batch.set_column(index, batch.schema.field(index), values)
-        for name in self._job.floats:
-            if (index := batch.schema.get_field_index(name)) >= 0:
-                batch = batch.set_column(index, batch.schema.field(index), without_fraction(batch.column(index)))
+        batch, lost = self._job.written.as_meant(batch.select(self._job.columns.known), self._job.predictor.numbers)
+        self._unfit.update(lost)
         for name in self._job.columns.missing:
             batch = batch.append_column(name, pa.nulls(batch.num_rows))
         return batch
@@ -243,10 +235,7 @@ class _Writing:
         return found + [self._kept(field, batch.column(field.name), file) for field in columns.kept]
 
     def _kept(self, field: pa.Field, values: pa.Array, file: InputFile) -> pa.Array:
-        separators = self._job.separators
-        if not separators.plain and pa.types.is_string(values.type) and _is_number(field.type):
-            values = with_point(values, separators)
-        found, lost = as_type(values, field.type)
+        found, lost = self._job.written.as_kept(field.name, values, field.type)
         if lost:
             self._unreadable[field.name] += lost
         try:
@@ -262,10 +251,6 @@ class _Writing:
         if self._abandoned.is_set():
             raise _Abandoned
         self._context.tell(StoreWait(socket.gethostname(), error.what))
-
-
-def _is_number(type_: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_))
 
 
 def _in_place(arrays: list[pa.Array], good: pa.Array) -> list[pa.Array]:

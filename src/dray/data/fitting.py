@@ -22,6 +22,8 @@ import pyarrow.types as pt
 
 from dray.data.sources.csv_format import NULLS
 from dray.data.sources.csv_separators import Separators
+from dray.data.sources.time_forms import type_of_form
+from dray.data.times import times_of
 
 _BLANKS = " \t"
 _NUMBER = r"^-?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$|^-?(inf|Inf|INF|infinity|Infinity)$"
@@ -56,6 +58,12 @@ def as_type(values: pa.Array, type_: pa.DataType) -> tuple[pa.Array, int]:
         return values, 0
     found = _of_type(values, type_)
     return found, _lost(values, found)
+
+
+def as_time(texts: pa.Array, form: str) -> tuple[pa.Array, int]:
+    """Return texts as times of a form, and how many were lost."""
+    found = times_of(texts, form).microseconds().cast(type_of_form(form))
+    return found, _lost(texts, found)
 
 
 def whole_numbers(texts: pa.Array) -> tuple[pa.Array, int]:

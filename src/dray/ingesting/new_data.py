@@ -22,6 +22,7 @@ from dray.data.source import Source
 from dray.data.sources.csv import first_rows
 from dray.data.sources.files import find_files, plain_name
 from dray.data.sources.tables import is_table
+from dray.data.sources.time_forms import as_asked, forms_in
 from dray.data.sources.types import asked_types, is_number
 from dray.errors import DataError
 from dray.events.kinds import Warned
@@ -227,6 +228,7 @@ def with_types(
     shown = _shown(data, tuple(wanted), reading, storage)
     there = [*shown.names, *conflicts_of(shown).found]  # a type ends a conflict
     options = reading.options or {}
+    forms = forms_in(told)  # only the reader knows them
     plain = options.get("decimal") in (None, ".") and options.get("thousands") is None
     types = {}
     for name, type_ in wanted.items():
@@ -235,7 +237,7 @@ def with_types(
         if (
             name in there
             and may_be_read_as_text(type_)
-            and not _has_form(told.get(name))
+            and name not in forms
             and not (name in shown.names and _stays_float(shown.field(name).type, type_, format))
             and not (format == "json" and pa.types.is_date(type_))  # no date can be read from its text there
         ):
@@ -270,39 +272,44 @@ def opened_as_text(
     told: Mapping[str, Any],
     reading: Reading,
     storage: StorageOptions,
-) -> tuple[Source, pa.Schema]:
+) -> tuple[Source, pa.Schema, dict[str, str]]:
     """Open a source with these columns as they are written, where it has no types of its own.
 
-    Return with it the types that the data itself shows. `kept`: columns that are copied; JSON tells numbers from text
-    in them.
+    Return with it the types that the data itself shows, and the forms of times that are read as text. `kept`: columns
+    that are copied; JSON tells numbers from text in them.
     """
+    wanted = (*columns, *kept)
+    if reading.format in TEXT_FORMATS:
+        given = (reading.options or {}).get("types") or {}
+        forms = {name: form for name, form in forms_in({**told, **given}).items() if name in wanted}
+        without = {name: type_ for name, type_ in given.items() if name not in forms}
+        reading = replace(reading, options={**(reading.options or {}), "types": without})
+        told = {name: type_ for name, type_ in told.items() if name not in forms}
     if reading.format == "json":
-        return _json_as_text(data, columns, kept, told, reading, storage)
-    source = opened(data, reading, storage, (*columns, *kept))
+        source, shown = _json_as_text(data, columns, kept, (*columns, *forms), told, reading, storage)
+        return source, as_asked(shown, forms), forms
+    source = opened(data, reading, storage, wanted)
     shown = source.schema
     if reading.format != "csv":
-        return source, shown
-    mixed = [name for name in conflicts_of(shown).found if name in (*columns, *kept)]
+        return source, shown, {}
+    mixed = [name for name in conflicts_of(shown).found if name in wanted]
     shown = pa.schema([*shown, *(pa.field(name, pa.string()) for name in mixed)])
     types = {
-        name: pa.string()
-        for name in (*columns, *kept)
-        if name in shown.names and may_be_read_as_text(shown.field(name).type) and not _has_form(told.get(name))
+        name: pa.string() for name in wanted if name in shown.names and may_be_read_as_text(shown.field(name).type)
     }
-    source = opened(data, _typed(reading, types, told, shown.names), storage, (*columns, *kept))
-    return source, _as_meant(shown, source.schema, types, told)
+    source = opened(data, _typed(reading, types, told, shown.names), storage, wanted)
+    return source, as_asked(_as_meant(shown, source.schema, types, told), forms), forms
 
 
 def _json_as_text(
     data: Any,
     columns: Sequence[str],
     kept: Sequence[str],
+    as_text: Sequence[str],
     told: Mapping[str, Any],
     reading: Reading,
     storage: StorageOptions,
 ) -> tuple[Source, pa.Schema]:
-    timed = [name for name in columns if _has_form(told.get(name))]
-    as_text = [name for name in columns if name not in timed]
     there = opened(data, reading, storage, columns).schema.names
     reading = _typed(reading, {}, {name: told[name] for name in told if name not in as_text}, there)
     source, shown = opened(data, reading, storage, as_text), _shown(data, as_text, reading, storage)
@@ -335,8 +342,3 @@ def _typed(
     options = dict(reading.options or {})
     known = {name: type_ for name, type_ in told.items() if name in there}
     return replace(reading, options=options | {"types": {**known, **types, **(options.get("types") or {})}})
-
-
-def _has_form(type_: Any) -> bool:
-    """Whether a type says in which form times are written: only the reader knows it."""
-    return "(" in str(type_)

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from dray.batch.engine import Emit
 from dray.batch.input_files import InputFile
+from dray.batch.written import Written
 from dray.clusters.connect import connect, joins
 from dray.data.features import is_text
 from dray.data.parquet import Dataset, open_dataset
@@ -37,6 +38,8 @@ class NewRows:
     data: Dataset | Source
     shown: pa.Schema
     """The types that the data itself shows; text files may be read as text."""
+    forms: Mapping[str, str] = field(default_factory=dict)
+    """Of times in text, by column."""
     inherited: Mapping[str, Any] = field(default_factory=dict)
     """The options of the run that hold for this data, as no others were given."""
 
@@ -59,13 +62,14 @@ class NewRows:
         return isinstance(self.data, Dataset) or self.data.format not in _IN_PROCESS
 
     @property
-    def separators(self) -> Separators:
-        """What is before the fraction and between the thousands of numbers in text."""
+    def written(self) -> Written:
+        """How the columns are written that are read as text."""
         form = getattr(getattr(self.data, "inner", self.data), "form", None)
-        return form.separators if isinstance(form, CsvFormat) else Separators()
+        separators = form.separators if isinstance(form, CsvFormat) else Separators()
+        return Written(separators, self._floats, self.forms)
 
     @property
-    def floats(self) -> tuple[str, ...]:
+    def _floats(self) -> tuple[str, ...]:
         """The columns of JSON that are read as text and hold floats: pandas writes whole numbers with gaps so."""
         if isinstance(self.data, Dataset) or self.data.format != "json":
             return ()
@@ -103,10 +107,10 @@ def open_rows(
         dataset = open_dataset(names, storage, may_be_empty=True, own_types=True)
         tell(dataset.notes, emit)
         return NewRows(dataset, dataset.schema)
-    source, shown = opened_as_text(data, predictor.columns, kept, before.types, reading, storage)
+    source, shown, forms = opened_as_text(data, predictor.columns, kept, before.types, reading, storage)
     tell(source.notes, emit)
     inherited = {name: value for name, value in (reading.options or {}).items() if name not in given}
-    return NewRows(source, shown, inherited)
+    return NewRows(source, shown, forms, inherited)
 
 
 def where_predicted(

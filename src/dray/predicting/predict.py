@@ -117,7 +117,7 @@ def predict(
             decided = Workers.for_threads(asked, threads, cluster, len(files), rows.cells(len(predictor.columns)))
         else:
             decided = Workers.of(asked, threads, cluster, len(files))
-        job = PredictFile(predictor, question, columns, schema, storage, rows.source, rows.separators, rows.floats)
+        job = PredictFile(predictor, question, columns, schema, storage, rows.source, rows.written)
         run = TaskRun(decided, telemetry.emit, _Told(telemetry, rows.rows, rows.bytes))
         single = kind_of_file(out) is not None
         reads = locations_of(data)

@@ -567,6 +567,37 @@ def test_a_time_that_is_not_of_the_form_that_was_told_is_missing_and_costs_no_ro
     assert pandas.Timestamp(kept.to_pylist()[8]).replace(tzinfo=None) == typed["when"][8]
 
 
+@pytest.mark.parametrize("times", ["parts", "number"])
+def test_numbers_where_the_model_knows_times_are_told_with_what_reads_them(
+    times: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """So pandas writes times to JSON."""
+    frame = timed(400, "%Y-%m-%d")
+    frame.to_csv("train.csv", index=False)
+    dray.train("train.csv", label="label", rounds=5, workers=0, out="run", times=times)
+    frame["when"] = pandas.to_datetime(frame["when"]).astype("datetime64[ms]").astype("int64")
+    frame.to_json("night.jsonl", orient="records", lines=True)
+    frame.to_parquet("night.parquet")
+    assert main(["predict", "run", "night.jsonl", "missing.csv"]) == 0
+    told = capsys.readouterr().err
+    assert '"when": numbers here, and dates or times for the model' in told and '400 rows with a "when"' in told
+    [flag] = re.findall("--read 'types=([^']*)'", told)
+    assert main(["predict", "run", "night.jsonl", "read.csv", "--read", f"types={flag}"]) == 0
+    assert "numbers here" not in capsys.readouterr().err
+    dray.predict("run", "train.csv", "expected.csv")
+    assert values(Path("read.csv")) == values(Path("expected.csv")) != values(Path("missing.csv"))
+    assert main(["predict", "run", "night.parquet", "parquet.csv"]) == 0
+    assert "Write them as timestamps" in capsys.readouterr().err
+
+
+def test_numbers_that_are_times_as_in_training_are_not_told(capsys: pytest.CaptureFixture[str]) -> None:
+    timed(400, "seconds").assign(x=range(400)).to_csv("train.csv", index=False)
+    read = {"types": {"when": "timestamp(seconds)"}}
+    dray.train("train.csv", label="label", rounds=2, workers=0, out="run", read=read)
+    assert main(["predict", "run", "train.csv", "out.csv"]) == 0
+    assert "numbers here" not in capsys.readouterr().err
+
+
 def test_a_file_without_a_header_is_read_as_the_training_data_was(capsys: pytest.CaptureFixture[str]) -> None:
     train = write(Path("train.csv"), made(300, 1), header=False)
     names = ",".join(COLUMNS)

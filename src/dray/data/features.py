@@ -31,8 +31,8 @@ import pyarrow.types as pt
 
 from dray.data.conflicts import conflicts_of, refuse_conflicts
 from dray.data.fitting import as_kind, as_type, means_missing
-from dray.data.time_text import Times
-from dray.data.times import Part, has_text, part_of, times_of
+from dray.data.time_text import PER_SECOND, Times
+from dray.data.times import Part, has_text, is_of_digits, part_of, times_of
 from dray.errors import DataError, nearest
 
 Kind = Literal["number", "boolean", "date", "timestamp", "seconds", "category"]
@@ -76,6 +76,12 @@ class Column:
         """Whether it is read from numbers, also where each is a category."""
         is_number = self.kind in ("number", "boolean") or (self.kind == "category" and self.values in _PLAIN_NUMBERS)
         return is_number and not self.holds_times
+
+    @property
+    def holds_moments(self) -> bool:
+        """Whether it is read from dates and times that are no numbers, nor written as one."""
+        is_number = self.form in PER_SECOND or is_of_digits(self.form)
+        return self.kind in ("date", "timestamp") or (self.holds_times and not is_number)
 
     @property
     def category_count(self) -> int | None:

@@ -80,6 +80,11 @@ class Predictor(Protocol):
         """The columns that hold numbers: text may write them as other countries do."""
         ...
 
+    @property
+    def moments(self) -> tuple[str, ...]:
+        """The columns that hold dates and times: a number is none."""
+        ...
+
     def check(self, schema: pa.Schema) -> tuple[str, ...]:
         """Refuse data that is not for this model, by a `DataError`; return the columns that may be missing and are.
 

@@ -43,6 +43,7 @@ class TablePredictor(Generic[M]):
         self.columns = tuple(stored_names(self.model.features))
         self.categories = tuple(feature.name for feature in self.model.features if feature.kind == "category")
         self.numbers = tuple(stored_names(feature for feature in self.model.features if feature.holds_numbers))
+        self.moments = tuple(stored_names(feature for feature in self.model.features if feature.holds_moments))
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_model": None}

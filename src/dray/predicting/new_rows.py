@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -17,9 +17,10 @@ from dray.data.parquet import Dataset, open_dataset
 from dray.data.source import Source
 from dray.data.sources.csv_format import CsvFormat
 from dray.data.sources.csv_separators import Separators
+from dray.data.sources.types import flag_of_type, is_number
 from dray.events.kinds import Warned
 from dray.ingesting.cache import Reading
-from dray.ingesting.new_data import as_trained, locations, opened_as_text, trained_on
+from dray.ingesting.new_data import TEXT_FORMATS, as_trained, locations, opened_as_text, trained_on
 from dray.ingesting.noticed import tell
 from dray.learners.predictor import Predictor
 from dray.predicting.outputs import local_files
@@ -75,6 +76,18 @@ class NewRows:
             return ()
         read = self.data.schema
         return tuple(f.name for f in self.shown if pa.types.is_floating(f.type) and is_text(read.field(f.name).type))
+
+    def numbers_for(self, moments: Collection[str]) -> Warned | None:
+        """Return what to tell where columns that hold dates and times for a model are of numbers here."""
+        found = [field.name for field in self.shown if field.name in moments and is_number(field.type)]
+        if not found:
+            return None
+        names = ", ".join(f'"{name}"' for name in found)
+        message = f"{names}: numbers here, and dates or times for the model, which reads none of them."
+        if self.source is None or self.source.format not in TEXT_FORMATS:
+            return Warned(message, fix="Write them as timestamps.")
+        fix = f"If they count since 1970, say what: {flag_of_type(found[0], 'timestamp(milliseconds)')}"
+        return Warned(message, fix=f"{fix}, or seconds, microseconds, nanoseconds, %Y%m%d.")
 
     @property
     def rows(self) -> int | None:

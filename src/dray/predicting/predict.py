@@ -171,6 +171,8 @@ def _require_columns(predictor: Predictor, rows: NewRows, telemetry: Telemetry) 
                 fix="Add the column, or rename the one that holds it.",
             )
         )
+    if told := rows.numbers_for(predictor.moments):
+        telemetry.emit(told)
     return missing
 
 

@@ -38,6 +38,10 @@ class PairsPredictor:
         return self._recommender.model
 
     @property
+    def moments(self) -> tuple[str, ...]:
+        return ()
+
+    @property
     def numbers(self) -> tuple[str, ...]:
         ids = (self.model.user_ids, self.model.item_ids)
         return tuple(name for name, side in zip(self.columns, ids, strict=True) if pa.types.is_integer(side.type))

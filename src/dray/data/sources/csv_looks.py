@@ -39,6 +39,8 @@ MISSING = (
 SENTINELS = (-99, -999, -9999, -99999)
 _SENTINEL_SHARE = 0.01
 _LEAST_VALUES = 3
+_FAR = 3
+"""Below negative numbers: so many times as far as these are apart."""
 _SHOWN = 3
 _BLANKS_SHARE = 0.9
 
@@ -265,7 +267,7 @@ def _sentinels(looked: Looked) -> Iterator[Note]:
 
 
 def _sentinel_of(values: Sequence[str]) -> str | None:
-    """Return the text of a number like -999 that occurs again and again, far below all others that are not negative."""
+    """Return the text of a number like -999 that occurs again and again, far below all others."""
     if not _is_numeric(values):
         return None
     numbers = [(float(value.strip()), value.strip()) for value in values if _POINT.fullmatch(value.strip())]
@@ -274,7 +276,9 @@ def _sentinel_of(values: Sequence[str]) -> str | None:
     times = len(numbers) - len(others)
     if least not in SENTINELS or len(others) < times or times < max(_LEAST_VALUES, _SENTINEL_SHARE * len(numbers)):
         return None
-    return text if min(others) >= 0 and len({value for number, value in numbers if number == least}) == 1 else None
+    next_one, most = min(others), max(others)
+    is_far = next_one >= 0 or next_one - least > _FAR * (most - next_one)
+    return text if is_far and len({value for number, value in numbers if number == least}) == 1 else None
 
 
 def _nulls(looked: Looked, words: Sequence[str]) -> str:

@@ -865,6 +865,27 @@ def test_a_number_written_with_other_separators_is_no_other_number() -> None:
     assert result.unreadable == {"amount": len(otherwise)}
 
 
+def test_separators_are_not_for_text_that_looks_like_a_number() -> None:
+    releases = ["1.5", "2.500", "beta"]
+    lines = [f"{releases[row % 3]};{row % 7},5;{int(row % 3 == 1)}" for row in range(300)]
+    Path("train.csv").write_text("\n".join(["release;size;label", *lines]))
+    read = {"decimal": ",", "thousands": "."}
+    run = dray.train("train.csv", label="label", rounds=5, workers=0, read=read, out="run").directory
+    Path("night.csv").write_text("\n".join(["release;size", *(line.rpartition(";")[0] for line in lines[:6])]))
+    result = dray.predict(run, "night.csv", "out.csv", keep=["release"])
+    assert result.unseen == {} and [value > 0.5 for value in values(Path("out.csv"))] == [False, True, False] * 2
+    kept = [row["release"] for row in csv.DictReader(Path("out.csv").read_text().splitlines())]
+    assert kept == releases * 2
+
+
+def test_text_that_became_floats_in_json_because_of_a_gap_is_known() -> None:
+    frame = pandas.DataFrame({"zip": ["7", "8", "X9"] * 100, "x": 1.5, "label": [0, 1, 0] * 100})
+    run = dray.train(frame, label="label", rounds=5, workers=0, out="run").directory
+    Path("night.jsonl").write_text('{"zip": 7.0, "x": 1}\n{"zip": 8.0, "x": 1}\n{"zip": null, "x": 1}\n')
+    result = dray.predict(run, "night.jsonl", "out.csv")
+    assert result.unseen == {} and [value > 0.5 for value in values(Path("out.csv"))] == [False, True, False]
+
+
 def test_ids_of_a_recommender_are_written_as_in_training() -> None:
     random = np.random.default_rng(0)
     pairs = [f"{user // 1000}.{user % 1000:03};A.{item}" for user, item in random.integers(1000, 1040, (600, 2))]

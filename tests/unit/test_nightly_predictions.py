@@ -884,6 +884,11 @@ def test_text_that_became_floats_in_json_because_of_a_gap_is_known() -> None:
     Path("night.jsonl").write_text('{"zip": 7.0, "x": 1}\n{"zip": 8.0, "x": 1}\n{"zip": null, "x": 1}\n')
     result = dray.predict(run, "night.jsonl", "out.csv")
     assert result.unseen == {} and [value > 0.5 for value in values(Path("out.csv"))] == [False, True, False]
+    events = pandas.DataFrame({"user": ["7", "8", "X9"] * 20, "item": [f"i{row % 7}" for row in range(60)]})
+    settings: Any = {"model": "factorization", "user": "user", "item": "item", "rounds": 2, "workers": 0}
+    run = dray.train(events, **settings, out="factors").directory
+    Path("pairs.jsonl").write_text('{"user": 7.0, "item": "i1"}\n{"user": 8.0, "item": "i1"}\n')
+    assert dray.predict(run, "pairs.jsonl", "scores.csv").unseen == {}
 
 
 def test_ids_of_a_recommender_are_written_as_in_training() -> None:

@@ -558,6 +558,7 @@ def test_a_time_that_is_not_of_the_form_that_was_told_is_missing_and_costs_no_ro
     dray.predict("run", "good" + ending, "good.out.csv", **how)
     assert len(set(values(Path("good.out.csv")))) > 1
     assert values(Path("good.out.csv")) == values(Path("typed.csv"))
+    assert dray.predict("run", "bad" + ending, "alone.out.csv", **how).unreadable == {"when": 2}
     result = dray.predict("run", "bad" + ending, "bad.out.csv", keep=["when"], **how)
     assert (result.rows, result.rows_rejected, result.unreadable) == (60, 0, {"when": 2})
     found, expected = values(Path("bad.out.csv")), values(Path("typed.csv"))

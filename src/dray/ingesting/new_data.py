@@ -284,7 +284,6 @@ def opened_as_text(
         forms = {name: form for name, form in forms_in({**told, **given}).items() if name in wanted}
         without = {name: type_ for name, type_ in given.items() if name not in forms}
         reading = replace(reading, options={**(reading.options or {}), "types": without})
-        told = {name: type_ for name, type_ in told.items() if name not in forms}
     if reading.format == "json":
         source, shown = _json_as_text(data, columns, kept, (*columns, *forms), told, reading, storage)
         return source, as_asked(shown, forms), forms

@@ -522,6 +522,9 @@ def test_evaluation_data_with_other_separators_is_read_as_the_training_data(tmp_
     train, eval_ = write(Path("comma.csv"), rows), write(Path("eval-comma.csv"), rows[:80])
     other = dray.train(train, label="label", eval=eval_, rounds=2, read={"decimal": ","}, out="comma")
     assert other.metrics == plain.metrics
+    rows[3]["since"] = "2024-02-30"
+    bad = write(Path("bad.csv"), rows[:80])
+    assert dray.train(train, label="label", eval=bad, rounds=2, read={"decimal": ","}, out="bad").eval_rows == 80
 
 
 def timed(count: int, form: str) -> pandas.DataFrame:
@@ -537,17 +540,19 @@ def timed(count: int, form: str) -> pandas.DataFrame:
 def test_a_time_that_is_not_of_the_form_that_was_told_is_missing_and_costs_no_row(
     form: str, ending: str, told: str
 ) -> None:
-    read = {"types": {"when": f"timestamp({form})"}}
+    read = {"types": dict.fromkeys(["when", "note"], f"timestamp({form})")}
+    settings: Any = {"label": "label", "rounds": 5, "workers": 0, "out": "run", "times": "parts", "ignore": ["note"]}
     if told == "training":
-        timed(400, form).to_csv("train.csv", index=False)
-        dray.train("train.csv", label="label", rounds=5, workers=0, out="run", read=read, times="parts")
+        timed(400, form).assign(note=timed(400, form)["when"]).to_csv("train.csv", index=False)
+        dray.train("train.csv", **settings, read=read)
     else:
-        timed(400, "%Y-%m-%d").to_csv("train.csv", index=False)
-        dray.train("train.csv", label="label", rounds=5, workers=0, out="run", times="parts")
+        timed(400, "%Y-%m-%d").assign(note="x").to_csv("train.csv", index=False)
+        dray.train("train.csv", **settings)
     frame = timed(60, form).astype({"when": object})
     typed = timed(60, form).assign(when=pandas.to_datetime(timed(60, "%Y-%m-%d")["when"]))
     bad = frame.copy()
     bad.loc[5, "when"], bad.loc[6, "when"], bad.loc[7, "when"] = "kaputt", None, "31.02.2024 08:00"
+    frame["note"], bad["note"] = frame["when"], bad["when"]
     for name, table in (("good", frame), ("bad", bad)):
         if ending == ".csv":
             table.to_csv(name + ending, index=False)
@@ -558,14 +563,15 @@ def test_a_time_that_is_not_of_the_form_that_was_told_is_missing_and_costs_no_ro
     dray.predict("run", "good" + ending, "good.out.csv", **how)
     assert len(set(values(Path("good.out.csv")))) > 1
     assert values(Path("good.out.csv")) == values(Path("typed.csv"))
-    assert dray.predict("run", "bad" + ending, "alone.out.csv", **how).unreadable == {"when": 2}
-    result = dray.predict("run", "bad" + ending, "bad.out.csv", keep=["when"], **how)
-    assert (result.rows, result.rows_rejected, result.unreadable) == (60, 0, {"when": 2})
+    alone = {} if told == "training" else {"read": {"types": {"when": f"timestamp({form})"}}}
+    assert dray.predict("run", "bad" + ending, "alone.out.csv", **alone).unreadable == {"when": 2}
+    result = dray.predict("run", "bad" + ending, "bad.out.csv", keep=["when", "note"], **how)
+    assert (result.rows, result.rows_rejected, result.unreadable) == (60, 0, {"when": 2, "note": 2})
     found, expected = values(Path("bad.out.csv")), values(Path("typed.csv"))
     assert found[:5] + found[8:] == expected[:5] + expected[8:] and None not in found
-    kept = pacsv.read_csv("bad.out.csv")["when"]
-    assert pa.types.is_timestamp(kept.type) and kept.null_count == 3
-    assert pandas.Timestamp(kept.to_pylist()[8]).replace(tzinfo=None) == typed["when"][8]
+    for kept in pacsv.read_csv("bad.out.csv").select(["when", "note"]).columns:
+        assert pa.types.is_timestamp(kept.type) and kept.null_count == 3
+        assert pandas.Timestamp(kept.to_pylist()[8]).replace(tzinfo=None) == typed["when"][8]
 
 
 @pytest.mark.parametrize("times", ["parts", "number"])

@@ -310,7 +310,8 @@ def _json_as_text(
     storage: StorageOptions,
 ) -> tuple[Source, pa.Schema]:
     there = opened(data, reading, storage, columns).schema.names
-    reading = _typed(reading, {}, {name: told[name] for name in told if name not in as_text}, there)
+    copied = {name: type_ for name, type_ in told.items() if name in kept and name not in as_text}
+    reading = _typed(reading, {}, copied, there)
     source, shown = opened(data, reading, storage, as_text), _shown(data, as_text, reading, storage)
     if len(shown):
         return source, shown

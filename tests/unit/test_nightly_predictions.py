@@ -514,6 +514,22 @@ def test_evaluation_rows_of_text_that_training_has_too_are_told_whatever_their_d
     assert "80 of 80 evaluation rows equal a training row" in Path("run/events.jsonl").read_text()
 
 
+def test_weights_and_groups_of_evaluation_data_are_read_as_in_training(tmp_path: Path) -> None:
+    frame = pandas.DataFrame({"x": np.arange(300) % 17, "w": np.arange(300) % 3 + 0.5, "q": np.arange(300) // 10})
+    frame["label"] = (frame["x"] > 8).astype(int)
+    frame.to_csv("train.csv", index=False)
+    frame[:100].to_csv("eval.csv", index=False)
+    frame[:100].to_parquet("eval.parquet")
+    for roles in ({"weight": "w"}, {"group": "q", "objective": "ranking"}):
+        text, typed = (
+            dray.train(
+                "train.csv", label="label", eval=f"eval.{end}", rounds=2, workers=0, out=end, overwrite=True, **roles
+            )
+            for end in ("csv", "parquet")
+        )
+        assert text.eval_rows == 100 and text.metrics == typed.metrics
+
+
 def test_evaluation_data_with_other_separators_is_read_as_the_training_data(tmp_path: Path) -> None:
     rows = made(300, 1)
     plain = dray.train(write(Path("train.csv"), rows), label="label", eval=write(Path("eval.csv"), rows[:80]), rounds=2)
@@ -603,6 +619,13 @@ def test_numbers_that_are_times_as_in_training_are_not_told(capsys: pytest.Captu
     dray.train("train.csv", label="label", rounds=2, workers=0, out="run", read=read)
     assert main(["predict", "run", "train.csv", "out.csv"]) == 0
     assert "numbers here" not in capsys.readouterr().err
+    settings: Any = {"label": "label", "rounds": 2, "workers": 0, "times": "parts"}
+    for form in ("seconds", "%Y%m%d"):
+        timed(400, form).to_csv("numbers.csv", index=False)
+        dray.train("numbers.csv", **settings, time_form={"when": form}, out="numbers", overwrite=True)
+        assert main(["predict", "numbers", "numbers.csv", form.strip("%") + ".csv"]) == 0
+        told = capsys.readouterr().err
+        assert "numbers here" not in told and "cannot be read" not in told
 
 
 def test_a_file_without_a_header_is_read_as_the_training_data_was(capsys: pytest.CaptureFixture[str]) -> None:

@@ -37,10 +37,10 @@ NAMING = (LISTS - {"eval-at"}) | {"label", "group", "weight", "split-by", "eval-
 SWITCHES = frozenset({"contributions", "json", "overwrite", "quiet", "stratify"})
 """Flags without a value."""
 PROSE = frozenset({
-    "a", "again", "and", "are", "as", "at", "below", "by", "ends", "fewer", "first", "for", "gives", "has", "if", "in",
-    "instead", "is", "it", "keeps", "lists", "make", "makes", "names", "needs", "of", "on", "once", "one", "or", "out",
-    "say", "sets", "shows", "so", "splits", "such", "takes", "tells", "than", "that", "the", "then", "there", "to",
-    "were", "where", "which", "with", "without",
+    "a", "again", "and", "as", "at", "below", "by", "ends", "fewer", "first", "for", "gives", "if", "in",
+    "instead", "is", "it", "lists", "makes", "names", "needs", "of", "on", "once", "one", "or", "out",
+    "shows", "so", "splits", "such", "takes", "tells", "than", "that", "the", "then", "there", "to", "where",
+    "which", "with",
 })  # fmt: skip
 """Words that follow a flag in a sentence and are not its value."""
 

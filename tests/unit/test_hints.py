@@ -173,8 +173,13 @@ def test_the_command_line_has_the_flag_alone() -> None:
 
 WORDS = {"cluster": {"auto", "local", "spark"}, "objective": {*SHORT_NAMES}, "eval-by": {"time"}}
 """Values of flags that take other text too."""
-OTHER_VALUES = {("split-by", "ts"), ("rating", "each"), ("param", "regularization"), ("include-dashboard", "true")}
-"""An example; words of a help text, which no function shows; a parameter that a sentence names; a flag of Ray."""
+OTHER_VALUES = {
+    ("split-by", "ts"),  # an example
+    ("rating", "each"),  # words of help texts, which no function shows
+    ("eval-fraction", "sets"),
+    ("param", "regularization"),
+    ("include-dashboard", "true"),  # a flag of Ray
+}
 
 
 def test_no_word_of_a_sentence_is_taken_for_the_value_of_a_flag() -> None:

@@ -21,7 +21,7 @@ import pytest
 import dray
 from dray.batch.input_files import InputFile
 from dray.cli.main import main
-from dray.errors import DataError
+from dray.errors import ConfigError, DataError
 from dray.events.kinds import Warned
 from dray.predicting.outputs import output_files
 from dray.predicting.predict import predict
@@ -611,6 +611,16 @@ def test_numbers_where_the_model_knows_times_are_told_with_what_reads_them(
     assert values(Path("read.csv")) == values(Path("expected.csv")) != values(Path("missing.csv"))
     assert main(["predict", "run", "night.parquet", "parquet.csv"]) == 0
     assert "Write them as timestamps" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("types", ["zip", ["zip"], 7, {"zip": 7}])
+@pytest.mark.parametrize("ending", [".csv", ".jsonl"])
+def test_types_that_are_none_are_refused_in_words(types: Any, ending: str, run: str) -> None:
+    frame = pandas.DataFrame(made(5, 1))
+    frame.to_csv("night.csv", index=False)
+    frame.to_json("night.jsonl", orient="records", lines=True)
+    with pytest.raises(ConfigError, match="The option types is"):
+        dray.predict(run, "night" + ending, "out.csv", read={"types": types})
 
 
 def test_numbers_that_are_times_as_in_training_are_not_told(capsys: pytest.CaptureFixture[str]) -> None:

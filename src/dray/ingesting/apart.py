@@ -14,7 +14,7 @@ from dray.errors import ConfigError, DrayError
 from dray.storage import absolute, covers, is_s3, join
 
 _FILE = "part-*.parquet"
-"""The files that an ingest writes below its output, in directories that a split and --partition-by make."""
+"""The files that an ingest writes below its output, in directories that a split makes, and --partition-by."""
 _DIRECTORIES = ("train", "test", "*=*")
 _MOST_PARTS = 16
 """With more names, as a shell makes of *.csv, not all combinations are checked."""

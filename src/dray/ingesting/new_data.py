@@ -280,7 +280,7 @@ def opened_as_text(
     """
     wanted = (*columns, *kept)
     if reading.format in TEXT_FORMATS:
-        given = (reading.options or {}).get("types") or {}
+        given = as_options(reading.format, reading.options or {}).get("types") or {}
         forms = {name: form for name, form in forms_in({**told, **given}).items() if name in wanted}
         without = {name: type_ for name, type_ in given.items() if name not in forms}
         reading = replace(reading, options={**(reading.options or {}), "types": without})

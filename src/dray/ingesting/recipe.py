@@ -49,7 +49,7 @@ def make_split(share: float | None, columns: tuple[str, ...], moment: str | None
     """Return the split that the options ask for, if any."""
     if share is not None and moment is not None:
         raise ConfigError(
-            "--test and --test-from were both given.",
+            "Both were given: --test and --test-from.",
             fix="Leave one of them out: --test splits by a share, --test-from by time.",
         )
     if moment is not None:

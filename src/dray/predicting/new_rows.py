@@ -86,7 +86,7 @@ class NewRows:
         message = f"{names}: numbers here, and dates or times for the model, which reads none of them."
         if self.source is None or self.source.format not in TEXT_FORMATS:
             return Warned(message, fix="Write them as timestamps.")
-        fix = f"If they count since 1970, say what: {flag_of_type(found[0], 'timestamp(milliseconds)')}"
+        fix = f"Say what they are: {flag_of_type(found[0], 'timestamp(milliseconds)')}"
         return Warned(message, fix=f"{fix}, or seconds, microseconds, nanoseconds, %Y%m%d.")
 
     @property

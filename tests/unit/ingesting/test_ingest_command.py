@@ -98,7 +98,7 @@ def test_columns_whose_types_do_not_fit_are_left_out_by_naming_others(
     [
         (("--test", "much"), '--test "much" is not a share of the rows.'),
         (("--test", "2"), "The share of test rows is 2."),
-        (("--test", "0.2", "--test-from", "2026-01-01"), "--test and --test-from were both given."),
+        (("--test", "0.2", "--test-from", "2026-01-01"), "Both were given: --test and --test-from."),
         (("--test-from", "2026-01-01"), "--test-from needs the column of the time."),
         (("--split-by", "day"), "--split-by needs --test or --test-from."),
         (("--max-rejects", "few"), 'The limit of rejects is "few".'),

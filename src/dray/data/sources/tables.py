@@ -63,7 +63,8 @@ def is_table(value: object) -> bool:
 
 def columns_of_frame(value: object) -> list[str]:
     """Return the columns of a pandas frame, which alone can hold values of several kinds; none of other data."""
-    return [str(name) for name in getattr(value, "columns", ())] if type(value).__module__.startswith("pandas") else []
+    is_pandas = type(value).__module__.partition(".")[0] == "pandas"
+    return [str(name) for name in getattr(value, "columns", ())] if is_pandas else []
 
 
 def open_table(value: Any, *, may_be_empty: bool = False, as_text: Collection[str] = ()) -> TableSource:

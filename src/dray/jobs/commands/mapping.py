@@ -97,7 +97,7 @@ class Map(AskedOfFunction):
             return batches_of(function, list(self.data), self.storage, **self.read)
         if self.read:
             raise ConfigError(
-                "--format and --read say how rows are read, and --each file gives names of files instead.",
+                "Rows are read as said by --format and --read, and --each file gives names of files instead.",
                 fix="Leave out --format and --read, or --each file.",
             )
         return files_of(function, list(self.data), self.storage)

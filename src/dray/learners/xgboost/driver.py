@@ -80,7 +80,7 @@ rows are compared with each other, or XGBoost gives every row a hessian of 1e-16
 _ALIKE = "Write the labels of both alike, or leave those rows out: dray data ingest ... --filter or --transform."
 _NEVER_PREDICTED = "The model cannot predict what it was not trained on: these rows count as errors in every metric. "
 _OF_EVAL = "Leave them out of --eval, or train on such rows too."
-_OF_SPLIT = "--eval-fraction without --eval-by and --split-by keeps rows of every class on both sides."
+_OF_SPLIT = "Without --eval-by and --split-by, --eval-fraction gives rows of every class to both sides."
 
 
 class TreeDriver(TableDriver):
@@ -386,8 +386,7 @@ class TreeDriver(TableDriver):
         if class_count(params) and self._previous is None and (told := only_evaluated(label, training, summary)):
             self._warn(told, _NEVER_PREDICTED + (_OF_EVAL if self.config.eval else _OF_SPLIT))
         check_metric_labels(label.name, summary, objective, params["eval_metric"], params)
-        unseen = {name: sum(load.unseen.get(name, 0) for load in loads) for load in loads for name in load.unseen}
-        for name, count in unseen.items():
+        for name, count in _added(load.unseen for load in loads).items():
             self._warn(
                 f'{_evaluated(count)} a value of "{name}" that training does not know.',
                 "They count as missing there.",
